@@ -5,11 +5,13 @@ A dead prober shows as stale and then as unknown by itself, because age is measu
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from service.model import CellRow, Outcome, Standing
+from service.model import CellRow, Outcome, RouteRow, Standing
 
 FUTURE_TOLERANCE = timedelta(seconds=5)
 
@@ -22,9 +24,13 @@ class Freshness(StrEnum):
 
 
 class Shown(StrEnum):
-    """What a page or a metric may say of a cell now: an outcome while it is alive, else unknown."""
+    """What a page or a metric may say now: an outcome while it is alive, else unknown.
+
+    `in_part` is never said of one cell, only of a contract over several locations and of its route.
+    """
 
     PROVEN = "proven"
+    IN_PART = "in_part"
     VIOLATED = "violated"
     BLOCKED = "blocked"
     UNAVAILABLE = "unavailable"
@@ -36,6 +42,7 @@ WORST_FIRST: tuple[Shown, ...] = (
     Shown.BLOCKED,
     Shown.UNAVAILABLE,
     Shown.UNKNOWN,
+    Shown.IN_PART,
     Shown.PROVEN,
 )
 
@@ -85,6 +92,83 @@ def derive(row: CellRow, now: datetime) -> CellState:
     )
 
 
-def worst(shown: list[Shown]) -> Shown:
+def worst(shown: Iterable[Shown]) -> Shown:
     """The worst of several; a route is the worst of its required contracts. Nothing at all is unknown."""
     return min(shown, key=WORST_FIRST.index, default=Shown.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class ContractState:
+    """One contract of one route over all its locations. `cells` are sorted worst first.
+
+    `proven_in` and `live_in` name the locations where it is proven and where there is a live state at all;
+    `silent_in` names those that are left out because nothing there is alive.
+    """
+
+    contract: str
+    required: bool
+    shown: Shown
+    cells: tuple[CellState, ...]
+    proven_in: tuple[str, ...]
+    live_in: tuple[str, ...]
+    silent_in: tuple[str, ...]
+
+    @property
+    def stale(self) -> bool:
+        """Whether the state rests on a verdict that is no longer fresh."""
+        return any(cell.freshness is Freshness.STALE for cell in self.cells if cell.shown is not Shown.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class RouteState:
+    """A route at one moment: the worst of its required contracts. `contracts` are required first, worst first."""
+
+    route: RouteRow
+    shown: Shown
+    contracts: tuple[ContractState, ...]
+
+    @property
+    def deciding(self) -> ContractState | None:
+        """The required contract that the state of the route rests on, None when it requires nothing."""
+        return next((contract for contract in self.contracts if contract.required), None)
+
+
+def contract_state(cells: Iterable[CellState]) -> ContractState:
+    """The state of one contract of one route over its locations; at least one cell.
+
+    Proven where every live location proves it, in part where some do, else the worst of the live ones. A location
+    without a live state decides nothing while another one is alive.
+    """
+    ordered = tuple(sorted(cells, key=lambda c: (WORST_FIRST.index(c.shown), c.row.cell.location)))
+    live = tuple(c for c in ordered if c.shown is not Shown.UNKNOWN)
+    proven = tuple(c for c in live if c.shown is Shown.PROVEN)
+    shown = Shown.IN_PART if proven and len(proven) < len(live) else worst(c.shown for c in live)
+    return ContractState(
+        contract=ordered[0].row.cell.contract,
+        required=any(c.row.cell.required for c in ordered),
+        shown=shown,
+        cells=ordered,
+        proven_in=tuple(c.row.cell.location for c in proven),
+        live_in=tuple(c.row.cell.location for c in live),
+        silent_in=tuple(c.row.cell.location for c in ordered if c.shown is Shown.UNKNOWN),
+    )
+
+
+def route_states(rows: Iterable[CellRow], now: datetime) -> tuple[RouteState, ...]:
+    """The state of every route among `rows` at `now` (the database's clock), worst first, then by name."""
+    by_route: defaultdict[str, defaultdict[str, list[CellState]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        by_route[row.route.id][row.cell.contract].append(derive(row, now))
+    states = [_route_state(map(contract_state, contracts.values())) for contracts in by_route.values()]
+    return tuple(sorted(states, key=lambda s: (WORST_FIRST.index(s.shown), s.route.name, s.route.id)))
+
+
+def _route_state(contracts: Iterable[ContractState]) -> RouteState:
+    ordered = tuple(
+        sorted(contracts, key=lambda c: (not c.required, WORST_FIRST.index(c.shown), not c.stale, c.contract))
+    )
+    return RouteState(
+        route=ordered[0].cells[0].row.route,
+        shown=worst(contract.shown for contract in ordered if contract.required),
+        contracts=ordered,
+    )

@@ -1,0 +1,334 @@
+"""What Prometheus scrapes: the cells' series, rendered from the snapshot, and the process's own series.
+
+Cell series are text made anew at each scrape. No gauge holds a cell's value, so none can keep its last one when
+probing stops: what has expired is absent from the next scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from service.derive import CellState, Freshness, Shown, derive
+from service.model import Outcome, RouteRow, Snapshot, Verdict
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class View(Protocol):
+    """What the board holds at one moment. `now` is the database's clock, carried on when it can't be reached."""
+
+    @property
+    def now(self) -> datetime: ...
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+    @property
+    def database_up(self) -> bool: ...
+
+
+class ProcessMetrics:
+    """This process's own series, in a registry of their own. All of them carry `location`."""
+
+    def __init__(self, location: str, version: str) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # it would double the number of families
+        self._location = location
+        self._registry = CollectorRegistry()
+        self._probes = Counter(
+            "routeproof_probes",
+            "Probes that this process finished.",
+            ("provider", "contract", "status", "outcome", "location"),
+            registry=self._registry,
+        )
+        by_outcome = ("provider", "contract", "outcome", "location")
+        self._duration = Histogram(
+            "routeproof_probe_duration_seconds",
+            "Duration of a whole probe.",
+            by_outcome,
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._first_token = Histogram(
+            "routeproof_probe_time_to_first_token_seconds",
+            "Time from sending to the first token, where one came.",
+            by_outcome,
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._lag = Histogram(
+            "routeproof_schedule_lag_seconds",
+            "Actual start of a probe minus its due time.",
+            ("location",),
+            buckets=LAG_SECONDS,
+            registry=self._registry,
+        ).labels(location)
+        self._in_flight = self._gauge("routeproof_probes_in_flight", "Probes that are under way.")
+        self._database_up = self._gauge("routeproof_database_up", "1 while the database answers, else 0.")
+        self._egress = Gauge(
+            "routeproof_egress_up",
+            "1 while our own egress check answers, else 0. Absent without a check.",
+            ("location",),
+            registry=self._registry,
+        )
+        self._leases_expired = self._counter("routeproof_leases_expired", "Leases that ended before their probe.")
+        self._runs_missed = self._counter("routeproof_runs_missed", "Runs of the clockwork that were missed.")
+        self._database_errors = self._counter("routeproof_database_errors", "Database operations that failed.")
+        self._verdicts_refused = self._counter(
+            "routeproof_verdicts_refused", "Verdicts that the database refused for their data."
+        )
+        self._redactions_refused = self._counter(
+            "routeproof_redactions_refused", "Details withheld because a secret survived redaction."
+        )
+        self._config = Gauge(
+            "routeproof_config_info",
+            "1, with the hash of the active configuration.",
+            ("location", "hash"),
+            registry=self._registry,
+        )
+        Gauge(
+            "routeproof_build_info",
+            "1, with the version of this build.",
+            ("location", "version"),
+            registry=self._registry,
+        ).labels(location, version).set(1)
+
+    def probe_started(self, lag: timedelta) -> None:
+        """A probe starts, `lag` after it was due."""
+        self._in_flight.inc()
+        self._lag.observe(max(0.0, lag.total_seconds()))
+
+    def probe_finished(self, provider: str, verdict: Verdict) -> None:
+        """A probe that was started ended with a verdict."""
+        self._in_flight.dec()
+        outcome = verdict.outcome.value
+        self._probes.labels(provider, verdict.contract, verdict.status.value, outcome, self._location).inc()
+        labels = (provider, verdict.contract, outcome, self._location)
+        self._duration.labels(*labels).observe(verdict.duration_s)
+        if verdict.time_to_first_token_s is not None:
+            self._first_token.labels(*labels).observe(verdict.time_to_first_token_s)
+
+    def probe_abandoned(self) -> None:
+        """A probe that was started ended without a verdict."""
+        self._in_flight.dec()
+
+    def database(self, up: bool) -> None:
+        self._database_up.set(up)
+
+    def egress(self, up: bool) -> None:
+        self._egress.labels(self._location).set(up)
+
+    def config_loaded(self, config_hash: str) -> None:
+        """Another configuration is active from now on; the earlier one's series goes."""
+        self._config.clear()
+        self._config.labels(self._location, config_hash).set(1)
+
+    def leases_expired(self, count: int = 1) -> None:
+        self._leases_expired.inc(count)
+
+    def runs_missed(self, count: int = 1) -> None:
+        self._runs_missed.inc(count)
+
+    def database_error(self) -> None:
+        self._database_errors.inc()
+
+    def verdict_refused(self) -> None:
+        self._verdicts_refused.inc()
+
+    def redaction_refused(self) -> None:
+        self._redactions_refused.inc()
+
+    def render(self) -> bytes:
+        """The process's series in the text format."""
+        return generate_latest(self._registry)
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, ("location",), registry=self._registry).labels(self._location)
+
+    def _counter(self, name: str, meaning: str) -> Counter:
+        return Counter(name, meaning, ("location",), registry=self._registry).labels(self._location)
+
+
+def exposition(process: ProcessMetrics, view: View) -> bytes:
+    """The whole answer to a scrape: the process's series, then those of the cells at `view.now`."""
+    process.database(view.database_up)
+    cells = render_cells(view.snapshot, view.now) if view.snapshot else ""
+    return process.render() + cells.encode()
+
+
+def render_cells(snapshot: Snapshot, now: datetime) -> str:
+    """The series of every cell, route and location of a snapshot at `now`, in the text format."""
+    cells = [(_cell_labels(*key), state) for key, state in _keyed(snapshot, now)]
+    lines: list[str] = []
+    for name, meaning, value in _CELL_GAUGES:
+        lines += _head(name, "gauge", meaning)
+        lines += [f"{name}{{{labels}}} {shown!r}" for labels, state in cells if (shown := value(state)) is not None]
+    lines += _head(
+        "routeproof_contract_status", "gauge", "1, with the words of the standing verdict; absent when expired."
+    )
+    lines += [
+        f"routeproof_contract_status{{{labels},{_verdict_labels(s.status, s.outcome.value, s.reason or '')}}} 1"
+        for labels, state in cells
+        if state.shown is not Shown.UNKNOWN and (s := state.row.standing)
+    ]
+    name = "routeproof_contract_verdicts_total"
+    lines += _head(name, "counter", "Verdicts stored for the cell, by outcome, since it exists.")
+    for labels, state in cells:
+        count = state.row.counts.get
+        lines += [f"{name}{{{labels},{label}}} {count(outcome, 0)}" for outcome, label in _OUTCOME_LABELS]
+    lines += _routes(snapshot)
+    lines += _locations(snapshot, now)
+    return "\n".join(lines) + "\n"
+
+
+def _keyed(snapshot: Snapshot, now: datetime) -> Iterator[tuple[tuple[str, str, str, str], CellState]]:
+    for row in snapshot.cells:
+        yield (row.route.id, row.route.provider, row.cell.contract, row.cell.location), derive(row, now)
+
+
+def _proven(state: CellState) -> int | None:
+    return None if state.shown is Shown.UNKNOWN else int(state.shown is Shown.PROVEN)
+
+
+def _fresh(state: CellState) -> int:
+    return int(state.freshness is Freshness.FRESH)
+
+
+def _required(state: CellState) -> int:
+    return int(state.row.cell.required)
+
+
+def _last_verdict(state: CellState) -> float | None:
+    return state.row.last.observed_at.timestamp() if state.row.last else None
+
+
+def _last_proven(state: CellState) -> float | None:
+    return state.row.last_proven_at.timestamp() if state.row.last_proven_at else None
+
+
+def _proof_expires(state: CellState) -> float | None:
+    proven_at = state.row.last_proven_at
+    return (proven_at + state.row.cell.expires_after).timestamp() if proven_at else None
+
+
+def _first_token(state: CellState) -> float | None:
+    return state.row.last.time_to_first_token_s if state.row.last else None
+
+
+def _duration(state: CellState) -> float | None:
+    return state.row.last.duration_s if state.row.last else None
+
+
+_CELL_GAUGES: tuple[tuple[str, str, Callable[[CellState], float | None]], ...] = (
+    (
+        "routeproof_contract_proven",
+        "1 when the standing verdict proves the contract, 0 when not; absent when expired or never probed.",
+        _proven,
+    ),
+    ("routeproof_contract_fresh", "1 while the standing verdict is fresh, else 0.", _fresh),
+    ("routeproof_contract_required", "1 when the route's state rests on this contract, else 0.", _required),
+    (
+        "routeproof_contract_last_verdict_timestamp_seconds",
+        "When the newest verdict was observed, whatever it says.",
+        _last_verdict,
+    ),
+    (
+        "routeproof_contract_last_proven_timestamp_seconds",
+        "When the contract was last seen to hold.",
+        _last_proven,
+    ),
+    (
+        "routeproof_contract_proof_expires_timestamp_seconds",
+        "When the newest proof expires or did expire; it stays when a later verdict isn't a proof.",
+        _proof_expires,
+    ),
+    (
+        "routeproof_contract_last_time_to_first_token_seconds",
+        "Time to the first token in the newest probe, where one came.",
+        _first_token,
+    ),
+    ("routeproof_contract_last_duration_seconds", "Duration of the newest probe.", _duration),
+)
+
+
+def _routes(snapshot: Snapshot) -> list[str]:
+    name = "routeproof_route_info"
+    lines = _head(name, "gauge", "1, with what is configured of the route.")
+    for route in {row.route.id: row.route for row in snapshot.cells}.values():
+        lines.append(f"{name}{{{_route_labels(route)}}} 1")
+    return lines
+
+
+def _locations(snapshot: Snapshot, now: datetime) -> list[str]:
+    cells: dict[str, int] = {}
+    newest: dict[str, datetime] = {}
+    due: dict[str, datetime] = {}
+    for row in snapshot.cells:
+        location = row.cell.location
+        cells[location] = cells.get(location, 0) + 1
+        if row.last is not None:
+            newest[location] = max(row.last.observed_at, newest.get(location, row.last.observed_at))
+        if row.next_due_at is not None:
+            due[location] = min(row.next_due_at, due.get(location, row.next_due_at))
+    return [
+        *_family(
+            "routeproof_location_last_verdict_timestamp_seconds",
+            "When the newest verdict from this location was observed.",
+            ((location, at.timestamp()) for location, at in newest.items()),
+        ),
+        *_family(
+            "routeproof_location_oldest_due_seconds",
+            "For how long the longest waiting cell has been due; 0 when none waits.",
+            ((location, max(0.0, (now - at).total_seconds())) for location, at in due.items()),
+        ),
+        *_family("routeproof_location_cells", "Cells that are configured for this location.", cells.items()),
+    ]
+
+
+def _family(name: str, meaning: str, by_location: Iterable[tuple[str, float]]) -> list[str]:
+    return [
+        *_head(name, "gauge", meaning),
+        *(f"{name}{{{_labels(location=location)}}} {value}" for location, value in by_location),
+    ]
+
+
+def _head(name: str, kind: str, meaning: str) -> list[str]:
+    return [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+
+
+@lru_cache(maxsize=65536)
+def _cell_labels(route: str, provider: str, contract: str, location: str) -> str:
+    return _labels(route=route, provider=provider, contract=contract, location=location)
+
+
+@lru_cache(maxsize=65536)
+def _route_labels(route: RouteRow) -> str:
+    return _labels(
+        route=route.id,
+        provider=route.provider,
+        model=route.model,
+        dialect=route.dialect,
+        tags=f",{','.join(route.tags)}," if route.tags else "",
+        url=route.url,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _verdict_labels(status: str, outcome: str, reason: str) -> str:
+    return _labels(status=status, outcome=outcome, reason=reason)
+
+
+def _labels(**values: str) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+_OUTCOME_LABELS = tuple((outcome, _labels(outcome=outcome.value)) for outcome in Outcome)

@@ -1,0 +1,36 @@
+"""What each quirk means for a client, in plain words. A quirk never changes a verdict; it trips some clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+EXPLANATIONS: Mapping[str, str] = {
+    "flaky": "One and the same question was answered in two ways within one probe. Expect occasional failures.",
+    "index_missing": "Tool-call fragments carry no index. Clients that sort by index may merge or drop calls.",
+    "index_reused": "Two calls share one index. Clients that go by the index alone glue their arguments together.",
+    "done_missing": "The stream never sends the closing [DONE]. Clients that wait for it hang or report an error.",
+    "finish_reason_missing": "No finish reason is sent. Clients that wait for one may not dispatch the call.",
+    "finish_reason_stop": "A turn with a tool call finishes with “stop” in place of “tool_calls”. Clients that "
+    "dispatch only on “tool_calls” ignore the call.",
+    "name_repeated": "The function's name comes again in later fragments. Clients that append it build a wrong name.",
+    "name_fragmented": "The function's name arrives in pieces. Clients that take the first piece call a wrong name.",
+    "comment_as_data": "Keep-alive comments arrive as data lines. Clients that parse every data line as JSON fail.",
+    "output_index_missing": "Output items carry no output_index. Clients that sort by it may mix items up.",
+    "block_index_gap": "Content blocks skip an index. Clients that keep blocks in an array may trip over the gap.",
+    "tool_markup_in_content": "Markup of a tool call also shows up in the text, beside the native call. Users may "
+    "see it.",
+    "usage_missing": "Token usage was asked for and is not reported. Costs and budgets are estimates here.",
+    "served_model_differs": "The answer names another model than the one asked for. Check aliases and fallbacks.",
+    "stream_options_rejected": "The stream_options field is refused. Turn include_usage off for clients of this route.",
+    "value_differs": "The call's argument isn't the literal that was asked for. The call is whole, the model was "
+    "loose with it.",
+    "unrequested_parallel_calls": "More than one call came back where one was asked for. Clients that take the first "
+    "call only lose the others.",
+    "max_completion_tokens_wanted": "The route refuses max_tokens by name and takes max_completion_tokens. Configure "
+    "token_cap.field so, in clients too.",
+}
+
+
+def explain(quirk: str) -> str:
+    """The quirk in plain words. One that isn't known here gets a sentence that says so."""
+    return EXPLANATIONS.get(quirk, "No explanation is known for this quirk; a newer version may have one.")
