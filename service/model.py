@@ -229,12 +229,14 @@ class Choice(StrEnum):
 class Tool:
     """A function that is declared to the route and never registered or dispatched anywhere.
 
-    `properties` maps each property to its JSON Schema type; all of them are required.
+    `properties` maps each property to its JSON Schema type; all of them are required. `asked` holds the values that
+    the message asks for: another one is no fault, but worth a note.
     """
 
     name: str
     description: str
     properties: Mapping[str, str]
+    asked: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -288,6 +290,7 @@ class End(StrEnum):
     NO_ANSWER = "no_answer"  # no HTTP answer at all; `fault` says why
     COMPLETE = "complete"  # the body ended as HTTP says it should
     ENOUGH = "enough"  # we stopped reading: the answer had announced its end
+    CLOSED = "closed"  # the connection was closed before the body was whole
     RESET = "reset"  # the connection broke after the headers
     DEADLINE = "deadline"
     CAP = "cap"  # our own cap on bytes
@@ -390,7 +393,8 @@ class Exchange:
     fault: str | None = None
     refusal: Refusal | None = None
     reading: Reading | None = None
-    completion: bool = False  # a JSON body that is one whole completion or no error at all
+    labelled_events: bool = True  # the content type announced an event stream
+    completion: bool = False  # a JSON body that is one whole completion
     cached: bool = False
     flowing: bool = False  # deltas still came when the deadline passed
     own_lag: bool = False  # our own event loop was late by more than a second meanwhile
@@ -503,6 +507,18 @@ class Standing:
     tokens_in: int | None
     tokens_out: int | None
     fingerprint: str
+
+
+@dataclass(frozen=True)
+class StoredVerdict:
+    """One verdict of the history, with its rungs and facts: what a route's page shows."""
+
+    standing: Standing
+    contract: str
+    location: str
+    rungs: tuple[Rung, ...]
+    facts: Mapping[str, Any]
+    ruleset: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,228 @@
+"""The bytes of one answer, read as they come: which kind of body it is, its events or its refusal. No I/O.
+
+The body is known by its content. An accepted body that begins like JSON or a page is collected whole; anything else is
+an event stream. A refused one is collected up to its own, smaller cap.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from service.dialects import Dialect
+from service.model import Ask, Body, End, Exchange, Refusal, Route
+from service.refusal import DECIDED_BY_STATUS_LINE, is_error_object, looks_like_html, read_refusal
+from service.sse import Decoder, OverlongError
+
+BODY_LIMIT = 8 * 1024 * 1024
+ERROR_LIMIT = 64 * 1024
+DRAIN_LIMIT = 64 * 1024
+_SNIFF = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
+_HIT_HEADERS_NOT = frozenset({"cache-control"})
+
+
+class EncodingError(Exception):
+    """The body isn't what its content encoding says, or the encoding isn't known."""
+
+
+class Inflater:
+    """Undoes a content encoding piece by piece, never giving out more than it is allowed to."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding.strip().lower()
+        self._inflate = self._fresh()
+
+    def _fresh(self) -> Any:
+        if self._encoding in ("", "identity"):
+            return None
+        if self._encoding in ("gzip", "x-gzip"):
+            return zlib.decompressobj(16 + zlib.MAX_WBITS)
+        if self._encoding == "deflate":
+            return zlib.decompressobj()
+        raise EncodingError(self._encoding)
+
+    def feed(self, chunk: bytes, limit: int) -> bytes:
+        """The decoded bytes, at most `limit` of them."""
+        if self._inflate is None:
+            return chunk[:limit]
+        out = bytearray()
+        try:
+            while chunk and len(out) < limit:
+                out += self._inflate.decompress(chunk, limit - len(out))
+                chunk = self._inflate.unconsumed_tail
+                if self._inflate.eof:
+                    chunk, self._inflate = self._inflate.unused_data, self._fresh()
+        except zlib.error as error:
+            raise EncodingError(self._encoding) from error
+        return bytes(out)
+
+
+class Answer:
+    """One answer while it comes in. `enough` says that nothing more is needed, `over_limit` that our cap was met."""
+
+    def __init__(
+        self, dialect: Dialect, route: Route, ask: Ask, status: int, headers: Mapping[str, str], now: datetime
+    ) -> None:
+        self._dialect = dialect
+        self._ask = ask
+        self.status = status
+        self._headers = headers
+        self._now = now
+        self.accepted = 200 <= status < 300
+        self._limit = BODY_LIMIT if self.accepted else ERROR_LIMIT
+        self._reader = dialect.reader(route, ask, headers, now)
+        self._decoder = Decoder(BODY_LIMIT)
+        self._head = bytearray()
+        self._body: bytearray | None = None if self.accepted else bytearray()
+        self._streaming = False
+        self._unreadable = False
+        self._inflater: Inflater | None = None
+        self._drained = 0
+        self.bytes_read = 0
+        self.over_limit = False
+        try:
+            self._inflater = Inflater(headers.get("content-encoding", ""))
+        except EncodingError:
+            self._unreadable = True
+
+    @property
+    def enough(self) -> bool:
+        if self._unreadable or self.over_limit or self._reader.error is not None:
+            return True
+        return self._reader.done and (self._reader.complete or self._drained > DRAIN_LIMIT)
+
+    @property
+    def announced(self) -> bool:
+        return self._reader.announced is not None
+
+    @property
+    def events(self) -> int:
+        return self._reader.events
+
+    @property
+    def deltas(self) -> int:
+        return self._reader.deltas
+
+    def feed(self, chunk: bytes) -> None:
+        """Take bytes as they came from the socket."""
+        if self._inflater is None:
+            return
+        try:
+            chunk = self._inflater.feed(chunk, self._limit - self.bytes_read + 1)
+        except EncodingError:
+            self._unreadable = True
+            return
+        self.bytes_read += len(chunk)
+        if self.bytes_read > self._limit:
+            self.over_limit = True
+            chunk = chunk[: self._limit - self.bytes_read]
+        if self._reader.done:
+            self._drained += len(chunk)
+        if self._streaming:
+            self._events(chunk)
+        elif self._body is not None:
+            self._body += chunk
+        else:
+            self._head += chunk
+            self._sniff()
+
+    def _sniff(self) -> None:
+        start = bytes(self._head).removeprefix(_BOM).lstrip(_SNIFF)
+        if not start:
+            return
+        if start[:1] in (b"{", b"[", b"<"):
+            self._body = self._head
+        else:
+            self._streaming = True
+            self._events(bytes(self._head))
+
+    def _events(self, chunk: bytes) -> None:
+        try:
+            for event in self._decoder.feed(chunk):
+                self._reader.read(event)
+        except OverlongError:
+            self.over_limit = True
+
+    def finish(self, end: End, **times: Any) -> Exchange:
+        """The exchange, once nothing more comes. `times` are the fields of `Exchange` that a clock fills."""
+        if self._streaming and end in (End.COMPLETE, End.CLOSED, End.RESET):
+            for event in self._decoder.close():
+                self._reader.read(event)
+        if self.over_limit:
+            end = End.CAP
+        body = self._kind()
+        refusal, completion = self._refusal(end, body)
+        reading = self._reading(body)
+        return Exchange(
+            ask=self._ask,
+            end=end,
+            status=self.status,
+            body=body,
+            refusal=refusal,
+            reading=reading,
+            labelled_events="event-stream" in self._headers.get("content-type", ""),
+            completion=completion,
+            cached=from_cache(self._headers),
+            bytes_read=self.bytes_read,
+            **times,
+        )
+
+    def _reading(self, body: Body) -> Any:
+        if not self.accepted or body in (Body.JSON, Body.HTML):
+            return None
+        no_stream = self._streaming and not (self._decoder.fields or self._decoder.comments)
+        if no_stream and self._reader.broken is None and self._reader.events == 0:
+            self._reader.broken = "not_an_event_stream"
+        return self._reader.result()
+
+    def _kind(self) -> Body:
+        if self._unreadable:
+            return Body.UNREADABLE
+        if self._streaming:
+            return Body.EVENTS
+        text = bytes(self._body or b"").removeprefix(_BOM).lstrip(_SNIFF)
+        if not text:
+            return Body.NONE
+        if looks_like_html(text[:4096].decode("utf-8", "replace")):
+            return Body.HTML
+        if text[:1] in (b"{", b"["):
+            return Body.JSON
+        return Body.TEXT if not self.accepted else Body.HTML if text[:1] == b"<" else Body.EVENTS
+
+    def _refusal(self, end: End, body: Body) -> tuple[Refusal | None, bool]:
+        """The refusal, and whether a JSON body is a completion."""
+        collected = bytes(self._body or b"")
+        if not self.accepted:
+            if end is End.DEADLINE and self.status not in DECIDED_BY_STATUS_LINE:
+                return None, False
+            return self._read_refusal(b"" if self._unreadable else collected), False
+        if body is not Body.JSON:
+            return None, False
+        value = _json(collected)
+        if self._dialect.is_completion(value) and not is_error_object(value):
+            return None, True
+        return (self._read_refusal(collected), False) if is_error_object(value) else (None, False)
+
+    def _read_refusal(self, body: bytes) -> Refusal:
+        return read_refusal(self.status, self._headers, body, cap_field=self._ask.tokens_field, now=self._now)
+
+
+def from_cache(headers: Mapping[str, str]) -> bool:
+    """Whether a cache header says HIT: the answer isn't the route's of today."""
+    return any(
+        "cache" in name and name not in _HIT_HEADERS_NOT and "hit" in value.lower().replace(",", " ").split()
+        for name, value in headers.items()
+    )
+
+
+def _json(body: bytes) -> Any:
+    """The first JSON value of a body; what is glued behind it doesn't matter here."""
+    text = body.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,14 @@
+"""The dialects that a route can speak, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.dialects.base import Dialect, Reader
+from service.dialects.openai_chat import OpenAIChat
+
+DIALECTS: Mapping[str, Dialect] = {
+    "openai-chat": OpenAIChat(),
+}
+
+__all__ = ["DIALECTS", "Dialect", "Reader"]

@@ -1,0 +1,299 @@
+"""OpenAI Chat Completions, streamed: `POST /chat/completions` and its chunks.
+
+Announced end: a non-empty `finish_reason` that isn't an error, or `[DONE]`. Call identity: an explicit `index` names
+a slot, and a new `id` on a used slot opens a new call; without an index the id, else the call last touched at that
+position of the delta's array, else the call that is open (corpus: delta-index-always-zero-dynamo,
+x-unindexed-calls-one-after-the-other).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from service.dialects.base import Reader, bearer_or_header, merge
+from service.dialects.calls import Draft
+from service.model import Ask, Choice, Credentials, Route, Tool, WireRequest
+from service.refusal import is_error_object
+from service.sse import Event
+
+_PATH = "/chat/completions"
+_MOST_CALLS = 256
+
+_QUIET_ERRORS = frozenset({"error", "network_error", "insufficient_system_resource"})
+_FILTERS = frozenset({"content_filter", "sensitive"})
+_REASONING = ("reasoning_content", "reasoning")
+_FOREIGN_TYPES = ("response.", "message_", "content_block_")
+
+
+class ChatReader(Reader):
+    """Reads chat.completion chunks."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._slots: dict[int, Draft] = {}
+        self._by_id: dict[str, Draft] = {}
+        self._by_position: dict[int, Draft] = {}
+        self._open: Draft | None = None
+        self._finish: str | None = None
+
+    def _read(self, event: Event, data: str) -> None:
+        if data == "[DONE]":
+            self.complete = True
+            if self.error is None:
+                self.announced = self.announced or "[DONE]"
+            return
+        if event.name == "error":
+            parsed = _maybe_json(data)
+            self.fail(data if parsed is None else parsed)
+            return
+        chunk = self.parse(event, data)
+        if chunk is None:
+            return
+        if not isinstance(chunk, dict):
+            self.broken = self.broken or "event_not_object"
+            return
+        self._chunk(chunk)
+
+    def close_quirks(self) -> set[str]:
+        quirks = super().close_quirks()
+        if self.announced is None:
+            return quirks
+        if not self.complete:
+            quirks.add("done_missing")
+        if self._finish is None:
+            quirks.add("finish_reason_missing")
+        elif self._finish == "stop" and self.drafts:
+            quirks.add("finish_reason_stop")
+        return quirks
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        self._usage(chunk)
+        if self.done:
+            return
+        model = chunk.get("model")
+        if self.served_model is None and isinstance(model, str) and model:
+            self.served_model = model[:200]
+        choices = chunk.get("choices")
+        if chunk.get("error") or is_error_object(chunk):
+            self.fail(chunk)
+        elif isinstance(choices, list) and choices:
+            if isinstance(choices[0], dict):
+                self._choice(choices[0])
+            else:
+                self.broken = self.broken or "choice_not_object"
+        elif "choices" not in chunk and _is_foreign(chunk):
+            self.broken = self.broken or "foreign_dialect"
+
+    def _choice(self, choice: dict[str, Any]) -> None:
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            self._delta(delta)
+        elif choice.get("message"):
+            self.broken = self.broken or "message_not_delta"
+        elif isinstance(choice.get("text"), str):
+            self.broken = self.broken or "foreign_dialect"
+        self._end(choice)
+
+    def _end(self, choice: dict[str, Any]) -> None:
+        finish, native = _word(choice.get("finish_reason")), _word(choice.get("native_finish_reason"))
+        if "malformed_function_call" in finish.lower() or "malformed_function_call" in native.lower():
+            self.declared_malformed = True
+            self.announced = finish or native
+        elif finish in _QUIET_ERRORS or native in _QUIET_ERRORS:
+            quiet = native if native in _QUIET_ERRORS else finish
+            self.fail({"code": quiet, "message": f"the stream ended with finish_reason {quiet}"})
+        elif finish:
+            self.announced = self._finish = finish
+            self.filtered = finish in _FILTERS
+            self.capped = finish == "length"
+
+    def _delta(self, delta: dict[str, Any]) -> None:
+        self.add_text(delta.get("content"))
+        for name in _REASONING:
+            self.add_reasoning(delta.get(name))
+        self.add_text(delta.get("refusal"))
+        legacy = delta.get("function_call")
+        if isinstance(legacy, dict) and (legacy.get("name") or legacy.get("arguments")):
+            self.deltas += 1
+            self.legacy_call = True
+        calls = delta.get("tool_calls")
+        if isinstance(calls, dict):
+            calls = [calls]
+            self.quirks.add("tool_calls_not_array")
+        if isinstance(calls, list):
+            for position, fragment in enumerate(calls):
+                if isinstance(fragment, dict):
+                    self._fragment(position, fragment)
+
+    def _fragment(self, position: int, fragment: dict[str, Any]) -> None:
+        function = fragment.get("function")
+        function = function if isinstance(function, dict) else {}
+        call_id = fragment.get("id")
+        call_id = call_id if isinstance(call_id, str) else str(call_id) if isinstance(call_id, int) else ""
+        name = function.get("name")
+        draft = self._draft(position, _slot(fragment.get("index")), call_id, bool(name))
+        if draft is None:
+            return
+        self.deltas += 1
+        self._by_position[position] = self._open = draft
+        if isinstance(name, str) and name:
+            quirk = draft.add_name(name, self.declared)
+            if quirk:
+                self.quirks.add(quirk)
+        draft.add_arguments(function.get("arguments"))
+
+    def _draft(self, position: int, slot: int | None, call_id: str, named: bool) -> Draft | None:
+        """The call that a fragment belongs to; None when there are too many."""
+        if slot is not None:
+            draft = self._slots.get(slot)
+            if draft is not None and call_id and draft.id and call_id != draft.id:
+                known = self._by_id.get(call_id)
+                self.quirks.add("index_reused")
+                draft = known
+            if draft is None:
+                draft = self._begin(call_id)
+            if draft is not None:
+                self._slots[slot] = draft
+        else:
+            self.quirks.add("index_missing")
+            last = self._by_position.get(position) or self._open
+            if not call_id:
+                draft = last or self._begin("")
+            elif call_id in self._by_id:
+                draft = self._by_id[call_id]
+            elif last is not None and not last.id and not (named and last.name):
+                draft = last
+            else:
+                draft = self._begin(call_id)
+        if draft is not None and call_id and not draft.id:
+            draft.id = call_id
+            self._by_id.setdefault(call_id, draft)
+        return draft
+
+    def _begin(self, call_id: str) -> Draft | None:
+        if len(self.drafts) >= _MOST_CALLS:
+            self.broken = self.broken or "too_many_calls"
+            return None
+        draft = Draft(call_id)
+        self.drafts.append(draft)
+        if call_id:
+            self._by_id.setdefault(call_id, draft)
+        return draft
+
+    def _usage(self, chunk: dict[str, Any]) -> None:
+        usage = chunk.get("usage")
+        if not isinstance(usage, dict) and isinstance(chunk.get("x_groq"), dict):
+            usage = chunk["x_groq"].get("usage")
+        if isinstance(usage, dict):
+            self.tokens_in = _count(usage.get("prompt_tokens"), self.tokens_in)
+            self.tokens_out = _count(usage.get("completion_tokens"), self.tokens_out)
+
+
+class OpenAIChat:
+    """The dialect of `/chat/completions`, Azure OpenAI's deployments included (a path that is there isn't appended
+    twice, and the base's query is kept)."""
+
+    name = "openai-chat"
+
+    def encode(self, route: Route, ask: Ask) -> WireRequest:
+        body: dict[str, Any] = {
+            "model": route.model,
+            "messages": [{"role": message.role, "content": message.text} for message in ask.messages],
+            "stream": True,
+            ask.tokens_field: route.token_cap.value,
+        }
+        if ask.include_usage:
+            body["stream_options"] = {"include_usage": True}
+        if route.temperature is not None:
+            body["temperature"] = route.temperature
+        if ask.tools:
+            body["tools"] = [_declare(tool) for tool in ask.tools]
+            body["tool_choice"] = (
+                {"type": "function", "function": {"name": ask.tools[0].name}}
+                if ask.choice is Choice.FORCED
+                else str(ask.choice)
+            )
+            if ask.parallel is not None:
+                body["parallel_tool_calls"] = ask.parallel
+        return WireRequest(
+            url=_url(route.base_url),
+            headers={
+                "content-type": "application/json",
+                "accept": "text/event-stream",
+                "cache-control": "no-cache",
+                **{name.lower(): value for name, value in route.headers.items()},
+            },
+            body=json.dumps(merge(body, route.body), ensure_ascii=False).encode(),
+        )
+
+    def authorize(self, route: Route, credentials: Credentials) -> Mapping[str, str]:
+        return bearer_or_header(route, credentials)
+
+    def reader(self, route: Route, ask: Ask, headers: Mapping[str, str], now: datetime) -> Reader:
+        return ChatReader(ask, cap=route.token_cap.value, cap_field=ask.tokens_field, headers=headers, now=now)
+
+    def is_completion(self, body: Any) -> bool:
+        if not isinstance(body, dict):
+            return False
+        inner = body.get("data")
+        return "choices" in body or (isinstance(inner, dict) and "choices" in inner)
+
+
+def _url(base: str) -> str:
+    parts = urlsplit(base)
+    path = parts.path.rstrip("/")
+    if not path.endswith(_PATH):
+        path += _PATH
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def _declare(tool: Tool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": {
+                "type": "object",
+                "properties": {name: {"type": kind} for name, kind in tool.properties.items()},
+                "required": list(tool.properties),
+            },
+        },
+    }
+
+
+def _is_foreign(chunk: Mapping[str, Any]) -> bool:
+    kind = chunk.get("type")
+    return (isinstance(kind, str) and kind.startswith(_FOREIGN_TYPES)) or "candidates" in chunk
+
+
+def _maybe_json(data: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _slot(index: Any) -> int | None:
+    """A slot's name as a number; a string of digits names it all the same."""
+    if isinstance(index, bool):
+        return None
+    if isinstance(index, int):
+        return index
+    if isinstance(index, str) and index.strip().isascii() and index.strip().isdigit():
+        return int(index.strip()[:9])
+    return None
+
+
+def _word(value: Any) -> str:
+    return value.strip()[:60] if isinstance(value, str) else ""
+
+
+def _count(value: Any, otherwise: int | None) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53:
+        return value
+    return otherwise

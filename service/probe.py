@@ -1,0 +1,226 @@
+"""Climb a contract's ladder against a route; then judge, redact, and hand out one verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import random
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from service.config import fingerprint
+from service.contracts import CONTRACTS, Contract
+from service.model import Ask, Credentials, End, Exchange, Route, Rung, Verdict
+from service.redact import Redactor
+from service.rules import RULESET, Circumstances, Conclusion
+from service.seen import Seen, reason_of, refusal_of, see
+from service.transport import Transport
+
+BOUND = 3
+"""A probe is bounded by this many deadlines of its route."""
+_PAUSE_S = (0.2, 0.6)
+_NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
+_EGRESS_HELD_S = 10.0
+
+
+def suspended_clock() -> float:
+    """Seconds of a monotonic clock that counts the time in which the machine slept, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """A trusted time (the database's at the claim, or ours for a one-shot check) and the clock's reading at it."""
+
+    at: datetime
+    reading: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        return cls(datetime.now(UTC), suspended_clock())
+
+    def later(self) -> datetime:
+        """That time plus what has passed since."""
+        return self.at + timedelta(seconds=suspended_clock() - self.reading)
+
+
+@dataclasses.dataclass(frozen=True)
+class Probed:
+    """A verdict with what only the one who asked may see of it now: why the rule spoke."""
+
+    verdict: Verdict
+    because: str
+    redactions_refused: int
+
+
+class Prober:
+    """Probes routes from one location. `egress` are cheap URLs that tell our own network's fault from a route's."""
+
+    def __init__(self, transport: Transport, location: str, egress: Sequence[str] = ()) -> None:
+        self._transport = transport
+        self._location = location
+        self._egress = egress
+        self._egress_lock = asyncio.Lock()
+        self._egress_known: tuple[float, bool] | None = None
+
+    @property
+    def egress_up(self) -> bool | None:
+        """The last result of the egress check, None when none was made."""
+        return self._egress_known[1] if self._egress_known else None
+
+    async def probe(self, route: Route, contract: str, credentials: Credentials, since: Moment) -> Probed:
+        """Ask until the contract's claim is decided, and conclude. Cancelling it gives the verdict `cancelled`."""
+        started = since.later()
+        asked = CONTRACTS[contract]
+        if credentials.missing:
+            exchanges: list[Exchange] = []
+            circumstances = Circumstances(unsent="credential_missing")
+        else:
+            exchanges, out_of_time = await self._climb(route, asked, credentials)
+            circumstances = Circumstances(out_of_time=out_of_time, egress_up=await self._check_egress(exchanges))
+        conclusion, quirks = asked.conclude(route, exchanges, circumstances)
+        redactor = Redactor.for_route(route, credentials)
+        verdict = self._verdict(route, contract, exchanges, conclusion, quirks, redactor, started, since.later())
+        return Probed(verdict, conclusion.because, redactor.refused)
+
+    async def _climb(self, route: Route, contract: Contract, credentials: Credentials) -> tuple[list[Exchange], bool]:
+        """The exchanges, and whether time ran out before the ladder's end. No request starts that could not end
+        within the probe's bound."""
+        nonce = "".join(secrets.choice(_NONCE_LETTERS) for _ in range(6))
+        deadline = route.deadline.total_seconds()
+        bound = suspended_clock() + BOUND * deadline
+        exchanges: list[Exchange] = []
+        while (ask := contract.next_ask(route, nonce, exchanges)) is not None:
+            if suspended_clock() + deadline > bound + _PAUSE_S[1]:
+                return exchanges, True
+            exchanges.append(await self._send(route, ask, credentials))
+        return exchanges, False
+
+    async def _send(self, route: Route, ask: Ask, credentials: Credentials) -> Exchange:
+        try:
+            if ask.pause:
+                await asyncio.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - jitter, no secret
+            return await self._transport.send(route, ask, credentials)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            return Exchange(ask=ask, end=End.CANCELLED)
+
+    async def _check_egress(self, exchanges: Sequence[Exchange]) -> bool | None:
+        """Whether our own network works, asked only when the route's silence raises the question."""
+        if not self._egress or not exchanges or see(exchanges[-1]) not in (Seen.NO_HTTP, Seen.TIMEOUT):
+            return None
+        async with self._egress_lock:
+            known = self._egress_known
+            if known is None or suspended_clock() - known[0] > _EGRESS_HELD_S:
+                answers = await asyncio.gather(*(self._transport.reaches(url) for url in self._egress))
+                known = self._egress_known = (suspended_clock(), any(answers))
+        return known[1]
+
+    def _verdict(
+        self,
+        route: Route,
+        contract: str,
+        exchanges: Sequence[Exchange],
+        conclusion: Conclusion,
+        quirks: frozenset[str],
+        redactor: Redactor,
+        started: datetime,
+        observed: datetime,
+    ) -> Verdict:
+        deciding = exchanges[-1] if exchanges else None
+        refusal = refusal_of(deciding) if deciding else None
+        served = next(
+            (e.reading.served_model for e in reversed(exchanges) if e.reading and e.reading.served_model), None
+        )
+        return Verdict(
+            id=uuid7(observed),
+            route_id=route.id,
+            contract=contract,
+            location=self._location,
+            status=conclusion.status,
+            rule_id=conclusion.rule_id,
+            reason=conclusion.reason,
+            quirks=tuple(sorted(quirks)),
+            served_model=redactor.text(served) if served else None,
+            detail=redactor.text(refusal.text) if refusal else "",
+            requests=len(exchanges),
+            retry_after_s=refusal.retry_after_s if refusal else None,
+            started_at=started,
+            observed_at=observed,
+            duration_s=(observed - started).total_seconds(),
+            time_to_first_token_s=deciding.first_token_s if deciding else None,
+            tokens_in=_total(e.reading.tokens_in for e in exchanges if e.reading),
+            tokens_out=_total(e.reading.tokens_out for e in exchanges if e.reading),
+            rungs=tuple(_rung(exchange, redactor) for exchange in exchanges),
+            facts=redactor.value({"exchanges": [_facts(exchange) for exchange in exchanges]}),
+            fingerprint=fingerprint(route),
+            ruleset=RULESET,
+        )
+
+
+def _total(counts: Any) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+_ENDED: Mapping[End, str] = {
+    End.NO_ANSWER: "no HTTP answer",
+    End.COMPLETE: "the body ended",
+    End.ENOUGH: "read as far as needed",
+    End.CLOSED: "the connection closed before the body was whole",
+    End.RESET: "the connection broke",
+    End.DEADLINE: "our deadline passed",
+    End.CAP: "our cap on bytes was reached",
+    End.CANCELLED: "we stopped it",
+}
+
+
+def _rung(exchange: Exchange, redactor: Redactor) -> Rung:
+    refusal, reason, reading = refusal_of(exchange), reason_of(exchange), exchange.reading
+    read = str(see(exchange)).replace("_", " ") + (f" ({reason})" if reason else "")
+    if reading is not None and reading.announced:
+        read += f", end announced by {redactor.text(reading.announced, 60)}"
+    if refusal is not None and refusal.kind is not None:
+        read += f", settled as {refusal.kind.replace('_', ' ')}"
+    return Rung(
+        rung=exchange.ask.rung,
+        shape=exchange.ask.shape,
+        ended=_ENDED[exchange.end] + (f" ({exchange.fault})" if exchange.fault else ""),
+        read=read,
+        status=exchange.status,
+        detail=redactor.text(refusal.text) if refusal else "",
+        duration_s=exchange.duration_s,
+        headers_s=exchange.headers_s,
+        first_token_s=exchange.first_token_s,
+    )
+
+
+def _facts(value: Any) -> Any:
+    """An exchange as plain data, without the texts and messages in it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _facts(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name not in ("text", "messages", "tools")
+        }
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if isinstance(value, tuple | list):
+        return [_facts(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def uuid7(moment: datetime) -> UUID:
+    """A version 7 UUID (RFC 9562 §5.7): ordered by time, made where the verdict is made."""
+    milliseconds = int(moment.timestamp() * 1000)
+    value = (milliseconds << 80) | int.from_bytes(os.urandom(10))
+    value = value & ~(0xF << 76) | (0x7 << 76)
+    return UUID(int=value & ~(0x3 << 62) | (0x2 << 62))

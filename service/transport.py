@@ -1,0 +1,255 @@
+"""httpx and nothing but: one ask sent, one exchange back. Foreign exceptions end here.
+
+Every request opens its own connection: at the pace of a monitor a kept one is stale more often than not, and a stale
+one would have to be told apart from a route that hangs up. Redirects are never followed, since a key must not travel to
+another host. One total deadline bounds a request from its sending to the last byte, error body included: traffic
+doesn't move it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from service.answer import Answer
+from service.dialects import DIALECTS
+from service.model import Ask, Credentials, End, Exchange, Route
+
+DRAIN_S = 1.0
+"""How long a stream is read on after its announced end, for usage and end markers."""
+OWN_LAG_S = 1.0
+"""Lateness of our own event loop from which silence may be ours."""
+_FLOWING_S = 10.0
+_USER_AGENT = "routeproof"
+
+
+class LoopLag:
+    """Measures how late the event loop runs. `worst_since` gives the worst lateness, in seconds, since a moment of the
+    loop's clock."""
+
+    _TICK = 0.25
+
+    def __init__(self) -> None:
+        self._late: deque[tuple[float, float]] = deque(maxlen=256)
+        self._task: asyncio.Task[None] | None = None
+        self._due = 0.0
+
+    async def __aenter__(self) -> LoopLag:
+        self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._due = loop.time() + self._TICK
+            await asyncio.sleep(self._TICK)
+            self.note(loop.time(), loop.time() - self._due)
+
+    def note(self, at: float, late: float) -> None:
+        """Record a lateness; small ones are not kept."""
+        if late > OWN_LAG_S / 2:
+            self._late.append((at, late))
+
+    def worst_since(self, moment: float) -> float:
+        pending = asyncio.get_running_loop().time() - self._due if self._task else 0.0
+        return max((late for at, late in self._late if at >= moment), default=max(pending, 0.0))
+
+
+class Transport:
+    """Sends asks. One client a route, one TLS context for all routes that trust the same authorities."""
+
+    def __init__(self, lag: LoopLag | None = None) -> None:
+        self._clients: dict[tuple[str, str | None, str | None], httpx.AsyncClient] = {}
+        self._contexts: dict[str | None, ssl.SSLContext] = {}
+        self._lag = lag
+
+    async def __aenter__(self) -> Transport:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+    async def send(self, route: Route, ask: Ask, credentials: Credentials) -> Exchange:
+        """Send one ask and read its answer. A route that fails is a result; `asyncio.CancelledError` passes."""
+        dialect = DIALECTS[route.dialect]
+        wire = dialect.encode(route, ask)
+        headers = {
+            "user-agent": _USER_AGENT,
+            "accept-encoding": "gzip, deflate",
+            **wire.headers,
+            **{name.lower(): secret.reveal() for name, secret in credentials.headers.items()},
+            **dialect.authorize(route, credentials),
+        }
+        loop = asyncio.get_running_loop()
+        watch = _Watch(loop.time)
+        answer: Answer | None = None
+        end, fault = End.COMPLETE, None
+        try:
+            async with (
+                asyncio.timeout(route.deadline.total_seconds()) as deadline,
+                self._client(route).stream("POST", wire.url, content=wire.body, headers=headers) as response,
+            ):
+                watch.headers()
+                answer = Answer(dialect, route, ask, response.status_code, _plain(response.headers), datetime.now(UTC))
+                end = await _read(response, answer, watch, deadline)
+        except TimeoutError:
+            end = End.ENOUGH if answer and answer.announced else End.DEADLINE
+        except httpx.RemoteProtocolError as error:
+            end, fault = (End.CLOSED, None) if answer else (End.NO_ANSWER, _protocol_fault(error))
+        except (httpx.TransportError, OSError, ssl.SSLError) as error:
+            end, fault = (End.RESET, None) if answer else (End.NO_ANSWER, _fault(error))
+        own_lag = self._lag is not None and self._lag.worst_since(watch.start) > OWN_LAG_S
+        times = watch.times()
+        if answer is None:
+            return Exchange(ask=ask, end=end, fault=fault, own_lag=own_lag, **times)
+        return answer.finish(end, own_lag=own_lag, flowing=watch.flowing(route.deadline.total_seconds()), **times)
+
+    async def reaches(self, url: str, seconds: float = 5.0) -> bool:
+        """Whether anything answers at a URL by HTTP, for our own egress check."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._plain_client().get(url)
+        except (TimeoutError, httpx.HTTPError, OSError):
+            return False
+        return True
+
+    def _plain_client(self) -> httpx.AsyncClient:
+        return self._open(("", None, None))
+
+    def _client(self, route: Route) -> httpx.AsyncClient:
+        return self._open((route.id, route.proxy, route.ca_file))
+
+    def _open(self, key: tuple[str, str | None, str | None]) -> httpx.AsyncClient:
+        client = self._clients.get(key)
+        if client is None:
+            _, proxy, ca_file = key
+            context = self._contexts.get(ca_file)
+            if context is None:
+                context = self._contexts[ca_file] = ssl.create_default_context(cafile=ca_file)
+            client = self._clients[key] = httpx.AsyncClient(
+                verify=context,
+                trust_env=False,
+                follow_redirects=False,
+                proxy=proxy,
+                timeout=None,  # noqa: S113 - one total deadline stands around every request
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            )
+        return client
+
+
+async def _read(response: httpx.Response, answer: Answer, watch: _Watch, deadline: asyncio.Timeout) -> End:
+    """Read until the body ends or nothing more is needed. After an announced end only a short drain remains."""
+    draining = False
+    try:
+        async for chunk in response.aiter_raw():
+            events, deltas = answer.events, answer.deltas
+            answer.feed(chunk)
+            watch.progress(answer.events - events, answer.deltas - deltas)
+            if answer.enough:
+                return End.ENOUGH
+            if answer.announced and not draining:
+                draining = True
+                drained_at = asyncio.get_running_loop().time() + DRAIN_S
+                deadline.reschedule(min(deadline.when() or drained_at, drained_at))
+    except httpx.TransportError:
+        if answer.announced:
+            return End.ENOUGH
+        raise
+    return End.COMPLETE
+
+
+class _Watch:
+    """When things happened in one exchange, in seconds from its sending."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.start = clock()
+        self._headers: float | None = None
+        self._first_event: float | None = None
+        self._first_delta: float | None = None
+        self._last_delta: float | None = None
+
+    def _now(self) -> float:
+        return self._clock() - self.start
+
+    def headers(self) -> None:
+        self._headers = self._now()
+
+    def progress(self, events: int, deltas: int) -> None:
+        if events and self._first_event is None:
+            self._first_event = self._now()
+        if deltas:
+            self._last_delta = self._now()
+            if self._first_delta is None:
+                self._first_delta = self._last_delta
+
+    def flowing(self, deadline: float) -> bool:
+        """Whether deltas still came near the deadline."""
+        return self._last_delta is not None and self._now() - self._last_delta < min(_FLOWING_S, deadline / 3)
+
+    def times(self) -> dict[str, Any]:
+        return {
+            "headers_s": self._headers,
+            "first_event_s": self._first_event,
+            "first_token_s": self._first_delta,
+            "duration_s": self._now(),
+        }
+
+
+def _plain(headers: httpx.Headers) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _protocol_fault(error: httpx.RemoteProtocolError) -> str:
+    return "closed" if "disconnected" in str(error) else "not_http"
+
+
+def _fault(error: Exception) -> str:
+    """The reason why there was no HTTP answer, most specific first."""
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "tls_certificate"
+        if isinstance(cause, ssl.SSLError):
+            return "tls_handshake"
+        if isinstance(cause, socket.gaierror):
+            return "dns"
+        if isinstance(cause, ConnectionRefusedError):
+            return "refused"
+        if isinstance(cause, OSError) and cause.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+            return "no_path_to_host"
+    if isinstance(error, httpx.ProxyError):
+        return "proxy"
+    return "connect" if isinstance(error, httpx.ConnectError) else "reset"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        cause = pending.pop(0)
+        if cause is None or id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        if isinstance(cause, BaseExceptionGroup):
+            pending.extend(cause.exceptions)
+        pending.extend((cause.__cause__, cause.__context__))
