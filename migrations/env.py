@@ -1,9 +1,10 @@
 """Run by Alembic: one transaction for the whole upgrade, one upgrade at a time."""
 
 from alembic import context
-from service.store.tables import metadata
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
+
+from service.store.tables import metadata
 
 UPGRADE_LOCK = 7_066_113_405  # any number, as long as it stays
 

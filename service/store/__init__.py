@@ -1,0 +1,6 @@
+"""What Routeproof knows, in PostgreSQL."""
+
+from service.store.board import Board, View
+from service.store.store import Store
+
+__all__ = ["Board", "Store", "View"]

@@ -1,0 +1,138 @@
+"""What is configured, written down: routes, cells, and the schedule of new and changed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, bindparam, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.model import Cell, RouteRow
+from service.store.claims import somewhere_in
+from service.store.tables import cells, latest, routes, schedule
+
+_FIRST_PACE = timedelta(seconds=1)
+
+
+async def sync(
+    connection: AsyncConnection, location: str, route_rows: Sequence[RouteRow], wanted: Sequence[Cell]
+) -> None:
+    """Make the stored cells of `location` those of `wanted`; no other location's are touched.
+
+    Cells that are gone are put to rest with their history. A cell under a new fingerprint loses its standing verdict
+    and is due at once: its earlier verdicts speak of another configuration.
+    """
+    if any(cell.location != location for cell in wanted):
+        raise ValueError(f"a cell of another location than {location}")
+    await connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"sync {location}", 0))))
+    await _put_routes(connection, route_rows)
+    found = await connection.execute(select(cells).where(cells.c.location == location))
+    present = {(row.route_id, row.contract): row for row in found}
+    now = (await connection.execute(select(func.now()))).scalar_one()
+    keyed = {(cell.route_id, cell.contract): cell for cell in wanted}
+
+    gone = [row.id for key, row in present.items() if row.active and key not in keyed]
+    await connection.execute(update(cells).where(cells.c.id.in_(gone)).values(active=False))
+
+    old = [(present[key], cell) for key, cell in keyed.items() if key in present]
+    await _update(connection, [(row, cell) for row, cell in old if _values(cell) != _values_of(row)])
+    await _forget_standing(connection, [row.id for row, cell in old if row.fingerprint != cell.fingerprint])
+
+    added = [cell for key, cell in keyed.items() if key not in present]
+    starting = await _insert(connection, added)
+    starting += [(row.id, cell) for row, cell in old if not row.active]
+    running = [(row, cell) for row, cell in old if row.active]
+    regridded = [(row.id, cell) for row, cell in running if row.interval_s != cell.interval.total_seconds()]
+    await _set_due(connection, _first_starts(starting, now))
+    await _set_due(connection, [(cell_id, *[somewhere_in(now, cell.interval)] * 2) for cell_id, cell in regridded])
+    changed = [row.id for row, cell in running if row.fingerprint != cell.fingerprint]
+    await connection.execute(update(schedule).where(schedule.c.cell_id.in_(changed)).values(next_due_at=now))
+
+
+def _first_starts(starting: Sequence[tuple[int, Cell]], now: datetime) -> list[tuple[int, datetime, datetime]]:
+    """First starts, one a second but all within the interval, so that few cells answer soon and many don't flood;
+    their grids lie anywhere in the interval."""
+    total = len(starting)
+    return [
+        (cell_id, somewhere_in(now, cell.interval), now + min(cell.interval, _FIRST_PACE * total) * place / total)
+        for place, (cell_id, cell) in enumerate(starting)
+    ]
+
+
+async def _put_routes(connection: AsyncConnection, rows: Sequence[RouteRow]) -> None:
+    if not rows:
+        return
+    names = ("name", "provider", "dialect", "model", "url", "tags")
+    put = insert(routes)
+    put = put.on_conflict_do_update(
+        index_elements=[routes.c.id],
+        set_={name: put.excluded[name] for name in names},
+        where=or_(*(routes.c[name].is_distinct_from(put.excluded[name]) for name in names)),
+    )
+    ordered = sorted(rows, key=lambda row: row.id)  # the same order everywhere, so that two locations don't deadlock
+    await connection.execute(
+        put, [{"id": row.id, **{n: getattr(row, n) for n in names}, "tags": list(row.tags)} for row in ordered]
+    )
+
+
+async def _insert(connection: AsyncConnection, added: Sequence[Cell]) -> list[tuple[int, Cell]]:
+    if not added:
+        return []
+    keys = [{"route_id": c.route_id, "contract": c.contract, "location": c.location, **_values(c)} for c in added]
+    returning = insert(cells).returning(cells.c.id, sort_by_parameter_order=True)
+    new = list(zip((await connection.scalars(returning, keys)).all(), added, strict=True))
+    await connection.execute(
+        insert(schedule).values(grid_at=func.now(), next_due_at=func.now()), [{"cell_id": i} for i, _ in new]
+    )
+    await connection.execute(insert(latest), [{"cell_id": i} for i, _ in new])
+    return new
+
+
+async def _update(connection: AsyncConnection, changes: Sequence[tuple[Row[Any], Cell]]) -> None:
+    if changes:
+        await connection.execute(
+            update(cells).where(cells.c.id == bindparam("cell")),
+            [{"cell": row.id, **_values(cell)} for row, cell in changes],
+        )
+
+
+async def _forget_standing(connection: AsyncConnection, cell_ids: Iterable[int]) -> None:
+    # The schedule row is what a save in progress holds: taken first, so that its verdict doesn't stand after this.
+    held = select(schedule.c.cell_id).where(schedule.c.cell_id.in_(list(cell_ids))).order_by(schedule.c.cell_id)
+    ids = (await connection.scalars(held.with_for_update())).all()
+    await connection.execute(
+        update(latest)
+        .where(latest.c.cell_id.in_(ids))
+        .values(standing=None, standing_observed_at=None, state_since=None)
+    )
+
+
+async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetime, datetime]]) -> None:
+    if due:
+        await connection.execute(
+            update(schedule).where(schedule.c.cell_id == bindparam("cell")),
+            [
+                {"cell": cell_id, "grid_at": grid_at, "next_due_at": next_due_at}
+                for cell_id, grid_at, next_due_at in due
+            ],
+        )
+
+
+def _values(cell: Cell) -> dict[str, Any]:
+    return {
+        "required": cell.required,
+        "fingerprint": cell.fingerprint,
+        "interval_s": cell.interval.total_seconds(),
+        "fresh_for_s": cell.fresh_for.total_seconds(),
+        "expires_after_s": cell.expires_after.total_seconds(),
+        "deadline_s": cell.deadline.total_seconds(),
+        "active": True,
+    }
+
+
+def _values_of(row: Row[Any]) -> dict[str, Any]:
+    names = ("required", "fingerprint", "interval_s", "fresh_for_s", "expires_after_s", "deadline_s", "active")
+    return {name: row._mapping[name] for name in names}
