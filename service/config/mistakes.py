@@ -81,9 +81,9 @@ def dotted(loc: Loc) -> str:
     return text
 
 
-def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?`, or nothing when no known word is near."""
-    near = get_close_matches(word, sorted(known), n=1, cutoff=cutoff)
+    near = get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -75,7 +75,7 @@ def _by_name(value: object) -> object:
 
 class ContractSection(Section):
     name: ContractName
-    every: int | None = Field(None, ge=1, le=1000, description="default: the contract's own")
+    every: int | None = Field(default=None, ge=1, le=1000, description="default: the contract's own")
 
 
 ContractEntry = Annotated[
@@ -106,8 +106,8 @@ class RouteSection(DefaultsSection):
     NOT_YET = frozenset({"budget", "price"})
 
     name: Text = Field(default_factory=str, max_length=200)
-    id: Identifier | None = Field(None, description="default: the name in lower case, other characters as -")
-    provider: Text | None = Field(None, max_length=100, description="default: the host of base_url")
+    id: Identifier | None = Field(default=None, description="default: the name in lower case, other characters as -")
+    provider: Text | None = Field(default=None, max_length=100, description="default: the host of base_url")
     dialect: DialectName = Field(default_factory=str)
     base_url: BaseUrl = Field(default_factory=str)
     model: Text = Field(default_factory=str, max_length=300)
@@ -117,7 +117,7 @@ class RouteSection(DefaultsSection):
     headers: dict[ShownHeaderName, HeaderValue] = {}
     secret_headers: dict[HeaderName, SecretSection] = {}
     body: dict[BodyKey, Any] = {}
-    temperature: float | None = Field(None, ge=0, le=10)
+    temperature: float | None = Field(default=None, ge=0, le=10)
     served_model_pattern: Pattern | None = None
     proxy: ProxyUrl | None = None
     ca_file: CertificateFile | None = None

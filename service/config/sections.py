@@ -24,7 +24,7 @@ _INNER: Mapping[str, type[Section]] = {
 }
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda _: "required",
-    "string_type": lambda _: "must be text: put it in quotes",
+    "string_type": lambda _: "must be text: numbers, true, false and null need quotes",
     "bool_type": lambda _: "must be true or false",
     "int_type": lambda _: "must be a whole number",
     "float_type": lambda _: "must be a number",

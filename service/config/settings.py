@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from service.config.mistakes import NOT_YET, Notes, did_you_mean
+from service.config.mistakes import NOT_YET, Notes
 from service.config.schema import ServiceSection
 from service.config.secret_refs import UnreadableError, read_file
 from service.config.sections import validate
@@ -74,8 +75,9 @@ def warnings(environ: Mapping[str, str]) -> Iterator[str]:
     known = {*ServiceSection.model_fields, *ServiceSection.NOT_YET, "data_dir"}
     for name in sorted(environ):
         key = name.removeprefix(PREFIX).lower()
-        if name.startswith(PREFIX) and key not in known and (hint := did_you_mean(key, known, cutoff=0.8)):
-            yield f"{_variable(key)} isn't a setting and is ignored{hint}"
+        near = get_close_matches(key, sorted(known), n=1, cutoff=0.8)
+        if name.startswith(PREFIX) and near and near[0] != key:
+            yield f"{name} isn't a setting and is ignored; did you mean {_variable(near[0])}?"
 
 
 def _overrides(environ: Mapping[str, str], notes: Notes) -> Iterator[tuple[str, Any]]:
