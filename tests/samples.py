@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from service.model import Cell, CellRow, Outcome, RouteRow, Snapshot, Standing, Status
+from service.model import Cell, CellRow, Outcome, RouteRow, Rung, Snapshot, Standing, Status
 
 NOW = datetime(2025, 3, 9, 3, 12, 7, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -97,3 +99,113 @@ def row(
 
 def snapshot(*rows: CellRow, now: datetime = NOW) -> Snapshot:
     return Snapshot(now=now, cells=rows)
+
+
+@dataclass(frozen=True)
+class View:
+    """A board's view. `now` is the snapshot's clock, carried on by `age_s`."""
+
+    snapshot: Snapshot | None
+    age_s: float = 0.0
+    database_up: bool = True
+    at: datetime = NOW
+
+    @property
+    def now(self) -> datetime:
+        return self.at + timedelta(seconds=self.age_s)
+
+
+@dataclass
+class Board:
+    """A board that says what it was made with."""
+
+    shown: View
+
+    async def view(self) -> View:
+        return self.shown
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A verdict of history."""
+
+    standing: Standing
+    contract: str = "native_tools"
+    location: str = "default"
+    rungs: tuple[Rung, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    ruleset: int = 1
+
+
+@dataclass
+class History:
+    """Stored verdicts by route, newest first, or the error that reading them meets."""
+
+    stored: Mapping[str, Sequence[Stored]] = field(default_factory=dict)
+    error: Exception | None = None
+
+    async def verdicts(self, route_id: str, limit: int) -> Sequence[Stored]:
+        if self.error:
+            raise self.error
+        return self.stored.get(route_id, ())[:limit]
+
+
+CUT = standing(
+    Status.STREAM_EARLY_EOF,
+    4 * MINUTE,
+    reason="closed_after_event",
+    quirks=("flaky", "usage_missing"),
+    detail='upstream said: {"error":{"message":"context deadline exceeded while reading from the model host"}}',
+    rule_id="stream.early_eof",
+)
+MIXED = snapshot(
+    row("gpt-4o-mini", provider="openai", state=standing(ago=2 * MINUTE), state_since=NOW - 50 * 60 * MINUTE),
+    row(
+        "gpt-4o-mini",
+        provider="openai",
+        contract="agent_turn",
+        state=standing(ago=12 * MINUTE, quirks=("done_missing",)),
+        state_since=NOW - 50 * 60 * MINUTE,
+    ),
+    row(
+        "qwen3-235b-a22b-instruct-2507",
+        provider="openrouter",
+        state=CUT,
+        last_proven_at=NOW - 9 * MINUTE,
+        tags=("prod", "eu"),
+        next_due_at=NOW + 20 * SECOND,
+        counts={Outcome.PROVEN: 8120, Outcome.VIOLATED: 3},
+    ),
+    row("deepseek-v3", provider="openrouter", state=standing(ago=20 * MINUTE)),
+    row("kimi-k2", provider="openrouter", state=standing(ago=45 * MINUTE)),
+    row("llama-local", provider="self-hosted", state=standing(Status.UNREACHABLE, MINUTE, reason="refused")),
+    row(
+        "claude",
+        provider="anthropic",
+        last=standing(Status.NOT_SENT, MINUTE, reason="credential_missing"),
+    ),
+    row("mistral", provider="mistral", state=standing(), location="eu"),
+    row("mistral", provider="mistral", state=standing(Status.TIMEOUT, reason="stalled"), location="us"),
+)
+LADDER = (
+    Rung(
+        rung="forced",
+        shape="tools, choice forced, max_tokens",
+        ended="complete",
+        read="14 events, no announced end",
+        status=200,
+        detail="",
+        duration_s=3.2,
+        headers_s=0.31,
+        first_token_s=0.9,
+    ),
+)
+STORIES: Mapping[str, Sequence[Stored]] = {
+    "qwen3-235b-a22b-instruct-2507": (
+        Stored(CUT, rungs=LADDER),
+        Stored(standing(ago=9 * MINUTE)),
+        Stored(standing(Status.RATE_LIMITED, 14 * MINUTE, reason="http_429", first_token_s=None)),
+        Stored(standing(Status.INCONCLUSIVE_NO_TOOL_CALL, 9 * 60 * MINUTE)),
+    )
+}
+BECAUSE: Mapping[str, str] = {"stream.early_eof": "The body ended before the answer announced its end."}

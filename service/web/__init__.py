@@ -1,0 +1,1 @@
+"""What people and scrapers see over HTTP."""

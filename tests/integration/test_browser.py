@@ -1,0 +1,162 @@
+"""Pages in a real browser: they fit a phone, work without scripts, and show state by more than colour."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+import uvicorn
+from playwright.async_api import Browser, Page, async_playwright
+
+from service.metrics import ProcessMetrics
+from service.web.app import create_app
+from tests.samples import BECAUSE, MIXED, STORIES, Board, History, View
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+QWEN = "/routes/qwen3-235b-a22b-instruct-2507"
+
+
+@asynccontextmanager
+async def served(view: View) -> AsyncIterator[str]:
+    app = create_app(
+        Board(view),
+        History(STORIES),
+        ProcessMetrics("default", "0"),
+        external_url="http://127.0.0.1",
+        because=BECAUSE,
+        faults=list,
+    )
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="off"))
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        await launched.close()
+
+
+@asynccontextmanager
+async def browsing(
+    browser: Browser, width: int = 1280, scheme: str = "light", script: bool = True, view: View | None = None
+) -> AsyncIterator[tuple[Page, list[str]]]:
+    """A page of a browser pointed at the pages, and what its console complained of."""
+    async with served(view or View(MIXED, age_s=2)) as url:
+        page = await browser.new_page(
+            base_url=url,
+            viewport={"width": width, "height": 800},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            java_script_enabled=script,
+        )
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        yield page, complaints
+        await page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 390, 1280])
+async def test_pages_fit_the_screen_and_break_no_rule_of_their_policy(
+    browser: Browser, width: int, scheme: str
+) -> None:
+    async with browsing(browser, width, scheme) as (page, complaints):
+        for path in ("/", QWEN, "/routes/mistral"):
+            await page.goto(path)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+            loaded = await page.evaluate("document.styleSheets.length && document.styleSheets[0].cssRules.length")
+            assert loaded > 50
+        assert complaints == []
+
+
+async def test_dark_and_light_differ(browser: Browser) -> None:
+    colours = set()
+    for scheme in ("light", "dark"):
+        async with browsing(browser, scheme=scheme) as (page, _):
+            await page.goto("/")
+            colours.add(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
+
+
+async def test_an_operator_finds_what_is_broken_without_scripts_by_roles_alone(browser: Browser) -> None:
+    async with browsing(browser, script=False) as (page, _):
+        await page.goto("/")
+        assert (await page.get_by_role("heading", level=1).inner_text()).startswith("2 of 7 routes cannot carry a turn")
+        broken = page.get_by_role("row", name="openrouter/qwen3-235b-a22b-instruct-2507")
+        for words in ("Broken", "Stream ends early", "4 min", "Fail over"):
+            assert words in await broken.inner_text()
+        await broken.get_by_role("link").click()
+        assert await page.get_by_role("heading", level=2, name="What to do").is_visible()
+        assert await page.get_by_role("heading", level=2, name="Recent verdicts").is_visible()
+
+
+async def test_stale_and_unknown_differ_from_healthy_in_shape_and_words(browser: Browser) -> None:
+    async with browsing(browser) as (page, _):
+        await page.goto("/")
+        seen = {}
+        for name in ("openai/gpt-4o-mini", "openrouter/deepseek-v3", "openrouter/kimi-k2"):
+            state = page.get_by_role("row", name=name).locator(".state")
+            seen[(await state.inner_text()).strip()] = await state.locator("use").get_attribute("href")
+        assert seen == {"Works": "#i-proven", "Works, stale": "#i-stale", "Unknown": "#i-unknown"}
+
+
+async def test_every_shape_that_pages_use_is_drawn(browser: Browser) -> None:
+    async with browsing(browser) as (page, _):
+        for path in ("/", QWEN, "/routes/claude"):
+            await page.goto(path)
+            missing = await page.evaluate(
+                "[...document.querySelectorAll('use')].map(u => u.getAttribute('href'))"
+                ".filter(h => !document.querySelector(h))"
+            )
+            assert missing == []
+
+
+async def test_the_keyboard_reaches_the_routes_and_shows_where_it_is(browser: Browser) -> None:
+    async with browsing(browser) as (page, _):
+        await page.goto("/")
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.textContent") == "openrouter/qwen3-235b-a22b-instruct-2507"
+        assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+async def test_a_tab_that_no_longer_refreshes_greys_itself(browser: Browser) -> None:
+    async with browsing(browser) as (page, _):
+        await page.clock.install()
+        await page.goto("/")
+        notice = page.get_by_text("This page has stopped refreshing.")
+        await page.clock.fast_forward(40_000)
+        assert not await notice.is_visible()
+        await page.clock.fast_forward(10_000)
+        assert await notice.is_visible()
+        assert await page.evaluate("getComputedStyle(document.querySelector('main')).opacity") == "0.55"
+
+
+async def test_a_lost_database_is_an_alert_on_top(browser: Browser) -> None:
+    async with browsing(browser, 390, view=View(MIXED, age_s=400, database_up=False)) as (page, _):
+        await page.goto("/")
+        assert "This is what was known 6 min ago" in await page.get_by_role("alert").inner_text()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,0 +1,305 @@
+"""What pages say, as sentences: the headline, the marks, the next step, and the age of everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from service.derive import derive
+from service.model import CellRow, Outcome, Status
+from service.web import views
+from tests.samples import (
+    BECAUSE,
+    CUT,
+    LADDER,
+    MINUTE,
+    MIXED,
+    NOW,
+    SECOND,
+    STORIES,
+    Stored,
+    View,
+    row,
+    snapshot,
+    standing,
+)
+
+WORKS = standing()
+DOWN = standing(Status.UNREACHABLE)
+STALE = standing(ago=16 * MINUTE)
+EXPIRED = standing(ago=31 * MINUTE)
+NOT_SENT = standing(Status.NOT_SENT, SECOND, reason="credential_missing")
+
+
+def page(*rows: CellRow) -> views.Overview:
+    return views.overview(View(snapshot(*rows)))
+
+
+def line(*rows: CellRow) -> views.RouteLine:
+    ((_, (only,)),) = page(*rows).groups
+    return only
+
+
+def named(*states: object) -> list[CellRow]:
+    return [row(f"r{number}", state=state) for number, state in enumerate(states)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "No routes are configured."),
+        (named(WORKS), "1 of 1 route can carry a turn."),
+        (named(WORKS, WORKS), "All 2 routes can carry a turn."),
+        (named(WORKS, STALE), "All 2 routes can carry a turn; 1 proof is stale."),
+        (named(WORKS, DOWN, CUT), "2 of 3 routes cannot carry a turn."),
+        (named(DOWN, EXPIRED, WORKS), "1 of 3 routes cannot carry a turn; 1 proof expired."),
+        (named(EXPIRED, EXPIRED), "0 of 2 routes can carry a turn; 2 proofs expired."),
+        (named(None, WORKS), "1 of 2 routes can carry a turn; 1 not judged yet."),
+        (named(standing(Status.TIMEOUT, 31 * MINUTE), WORKS), "1 of 2 routes can carry a turn; 1 verdict expired."),
+        (
+            [row(state=WORKS, location="eu"), row(state=DOWN, location="us")],
+            "0 of 1 route can carry a turn; 1 works in some places only.",
+        ),
+        (
+            [row(state=WORKS), row(state=DOWN, contract="parallel_tool_calls", required=False)],
+            "1 of 1 route can carry a turn.",
+        ),
+    ],
+)
+def test_the_headline_is_one_sentence_about_all_routes(rows: list[CellRow], sentence: str) -> None:
+    assert str(page(*rows).headline) == sentence
+
+
+def test_before_the_first_snapshot_the_page_says_that_nothing_is_known() -> None:
+    shown = views.overview(View(None, database_up=False))
+    assert str(shown.headline) == "Nothing is known yet: no data has been read."
+    assert shown.header.banner == "The database can't be reached, and no data has been read yet."
+    assert shown.groups == ()
+
+
+def test_providers_and_routes_come_worst_first() -> None:
+    groups = views.overview(View(MIXED)).groups
+    assert [provider for provider, _ in groups] == [
+        "openrouter",
+        "self-hosted",
+        "anthropic",
+        "mistral",
+        "openai",
+    ]
+    assert [route.name for route in groups[0][1]] == [
+        "openrouter/qwen3-235b-a22b-instruct-2507",
+        "openrouter/kimi-k2",
+        "openrouter/deepseek-v3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "words"),
+    [
+        (row(state=WORKS), "proven", "Works"),
+        (row(state=STALE), "proven", "Works, stale"),
+        (row(state=EXPIRED), "unknown", "Unknown: proof expired"),
+        (row(state=standing(Status.TIMEOUT, 31 * MINUTE)), "unknown", "Unknown: verdict expired"),
+        (row(), "unknown", "Unknown: not asked yet"),
+        (row(last=NOT_SENT), "unknown", "Unknown: not asked"),
+        (row(state=EXPIRED, last=standing(Status.OWN_NETWORK)), "unknown", "Unknown: own network down"),
+        (row(state=CUT), "violated", "Stream ends early"),
+        (row(state=standing(Status.UNREACHABLE, 16 * MINUTE)), "unavailable", "Unreachable, stale"),
+        (row(state=standing(Status.ENDPOINT_AUTH_FAILED)), "blocked", "Credential refused"),
+    ],
+)
+def test_a_mark_says_in_words_what_its_colour_says(cell: CellRow, kind: str, words: str) -> None:
+    (mark,) = line(cell).marks
+    assert (mark.kind, mark.words) == (kind, words)
+
+
+def test_a_contract_that_works_in_part_names_the_places() -> None:
+    shown = line(row(state=WORKS, location="eu"), row(state=DOWN, location="us"), row(state=EXPIRED, location="asia"))
+    (mark,) = shown.marks
+    assert (shown.kind, shown.words) == ("in_part", "Works in part")
+    assert mark.words == "Unreachable in us"
+    assert mark.notes == ("works in 1 of 2 places", "nothing live from asia")
+
+
+def test_a_newer_undecided_probe_is_shown_beside_the_standing_verdict() -> None:
+    (mark,) = line(row(state=WORKS, last=standing(Status.OWN_NETWORK, SECOND))).marks
+    assert mark.words == "Works"
+    assert mark.notes == ("newest probe: own network down",)
+
+
+def test_a_contract_that_is_not_required_says_so_and_leaves_the_route_alone() -> None:
+    shown = line(row(state=WORKS), row(state=DOWN, contract="parallel_tool_calls", required=False))
+    assert shown.words == "Works"
+    assert shown.marks[1].notes == ("not required",)
+
+
+@pytest.mark.parametrize(
+    ("cell", "step"),
+    [
+        (row(state=WORKS), None),
+        (row(state=CUT), "Fail over, and check time limits of gateways on the way."),
+        (row(state=standing(Status.PROVIDER_ERROR, reason="http_400")), "Check the route's configuration: "),
+        (row(last=NOT_SENT), "Set the key's variable or file for this route."),
+        (row(state=STALE), "Check that the prober in default runs."),
+        (row(state=EXPIRED), "Check that the prober in default runs."),
+        (row(state=EXPIRED, last=standing(Status.OWN_NETWORK)), "Check the prober's own network."),
+        (row(state=STALE, last=standing(Status.PROBER_OVERLOADED)), "Give the prober more CPU, or fewer routes."),
+        (row(next_due_at=NOW + MINUTE), "Wait for the next probe."),
+        (row(next_due_at=NOW - 4 * MINUTE), "Wait for the next probe."),
+        (row(next_due_at=NOW - 6 * MINUTE), "Check that the prober in default runs."),
+    ],
+)
+def test_the_next_step_fits_the_state(cell: CellRow, step: str | None) -> None:
+    shown = line(cell).step
+    assert shown is None if step is None else shown is not None and shown.startswith(step)
+
+
+def test_while_the_database_is_down_no_prober_is_suspected_for_it() -> None:
+    view = View(snapshot(row(state=WORKS)), age_s=20 * 60, database_up=False)
+    ((_, (shown,)),) = views.overview(view).groups
+    assert shown.words == "Works"
+    assert shown.stale
+    assert shown.step is None
+    assert views.header(view).banner == (
+        "The database can't be reached. This is what was known 20 min ago; it ages and expires meanwhile."
+    )
+
+
+def test_since_is_the_start_of_the_state_and_of_an_unknown_one_the_expiry() -> None:
+    since = line(row(state=CUT, state_since=NOW - 65 * MINUTE)).since
+    assert since is not None
+    assert (since.clock, since.ago, since.iso) == ("02:07:07 UTC", "1 h 5 min", "2025-03-09T02:07:07+00:00")
+    since = line(row(state=standing(ago=45 * MINUTE), state_since=NOW - timedelta(days=3))).since
+    assert since is not None
+    assert since.ago == "15 min"
+    assert line(row()).since is None
+
+
+def test_the_last_proof_is_that_of_the_place_furthest_behind_while_all_prove() -> None:
+    proof = line(row(state=WORKS, location="eu"), row(state=standing(ago=9 * MINUTE), location="us")).proof
+    assert proof is not None
+    assert proof.ago == "9 min"
+    proof = line(row(state=WORKS, location="eu"), row(state=DOWN, location="us")).proof
+    assert proof is not None
+    assert proof.ago == "1 min"
+    assert line(row(state=DOWN)).proof is None
+
+
+def test_a_time_to_first_token_is_not_shown_of_a_state_that_is_no_longer_known() -> None:
+    assert line(row(state=STALE)).first_token == "420 ms"
+    assert line(row(state=EXPIRED)).first_token is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (3600, "1 h"),
+        (11520, "3 h 12 min"),
+        (47 * 3600, "47 h"),
+        (48 * 3600, "2 days"),
+        (-90, "−1 min"),
+    ],
+)
+def test_lengths_of_time_have_at_most_two_units(seconds: float, words: str) -> None:
+    assert views.duration(seconds) == words
+    assert views.duration(timedelta(seconds=seconds)) == words
+
+
+def test_a_time_of_another_day_has_its_date() -> None:
+    assert views.moment(NOW - timedelta(hours=4), NOW).clock == "8 Mar 2025, 23:12 UTC"
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(None, None), (0.0, "0 ms"), (0.42, "420 ms"), (1.25, "1.2 s")])
+def test_measured_times(seconds: float | None, words: str | None) -> None:
+    assert views.timing(seconds) == words
+
+
+# --- the page of a route ----------------------------------------------------------------------------------
+
+QWEN = "qwen3-235b-a22b-instruct-2507"
+
+
+def route(route_id: str, view: View | None = None, history: object = ()) -> views.RoutePage:
+    shown = views.route_page(view or View(MIXED), route_id, history, BECAUSE)  # type: ignore[arg-type]
+    assert shown is not None
+    return shown
+
+
+def test_a_route_that_is_not_configured_has_no_page() -> None:
+    assert views.route_page(View(MIXED), "nobody", (), BECAUSE) is None
+    assert views.route_page(View(None), QWEN, (), BECAUSE) is None
+
+
+def test_a_route_page_says_what_is_broken_since_when_and_what_to_do() -> None:
+    shown = route(QWEN, history=STORIES[QWEN])
+    assert shown.words == "Broken: stream ends early"
+    assert shown.since is not None
+    assert shown.since.clock == "03:08:07 UTC"
+    assert shown.remedy.startswith("Fail over, and check time limits")
+    assert shown.check == f"routeproof check {QWEN}"
+    (panel,) = shown.panels
+    assert (panel.status, panel.outcome, panel.reason) == ("stream_early_eof", "violated", "closed_after_event")
+    assert (panel.rule_id, panel.because) == ("stream.early_eof", BECAUSE["stream.early_eof"])
+    assert [quirk for quirk, _ in panel.quirks] == ["flaky", "usage_missing"]
+    assert panel.detail == CUT.detail
+    facts = dict(panel.facts)
+    assert facts["Valid until"] == "03:38:07 UTC"
+    assert facts["Last proof"] == "03:03:07 UTC, 9 min ago"
+    assert facts["Verdicts so far"] == "8120 proven, 3 violated"
+    assert dict(shown.facts)["URL"] == "https://api.example/v1"
+    assert dict(shown.facts)["Tags"] == "prod, eu"
+
+
+def test_the_last_ladder_is_that_of_the_newest_verdict_of_the_same_contract_and_place() -> None:
+    older = Stored(standing(ago=30 * MINUTE), rungs=LADDER)
+    other = Stored(standing(ago=SECOND), contract="agent_turn", rungs=LADDER)
+    far = Stored(standing(ago=SECOND), location="far", rungs=LADDER)
+    (panel,) = route(QWEN, history=[other, far, Stored(CUT, rungs=LADDER * 2), older]).panels
+    assert panel.ladder is not None
+    assert len(panel.ladder.rungs) == 2
+    assert panel.ladder.words == "Stream ends early"
+    (panel,) = route(QWEN, history=[other, far]).panels
+    assert panel.ladder is None
+
+
+def test_history_that_cannot_be_read_is_something_else_than_none_yet() -> None:
+    assert route(QWEN, history=None).history is None
+    assert route(QWEN, history=()).history == ()
+
+
+def test_recent_verdicts_keep_their_outcome_even_when_unproven() -> None:
+    shown = route(QWEN, history=STORIES[QWEN]).history
+    assert shown is not None
+    assert [(v.kind, v.words) for v in shown] == [
+        ("violated", "Stream ends early"),
+        ("proven", "Works"),
+        ("blocked", "Rate limited"),
+        ("unproven", "No tool call made"),
+    ]
+
+
+def test_an_undecided_probe_of_a_route_is_told_with_its_reason() -> None:
+    (panel,) = route("claude").panels
+    assert panel.undecided == "The newest probe, 1 min ago, decides nothing: not asked (credential_missing)."
+    assert panel.remedy.startswith("Set the key's variable or file for this route.")
+    assert panel.status is None
+
+
+def test_a_route_in_several_places_has_a_panel_for_each_the_worst_first() -> None:
+    shown = route("mistral")
+    assert shown.places
+    assert shown.words == "Works in part: timed out in us"
+    assert [(panel.location, panel.mark.words) for panel in shown.panels] == [("us", "Timed out"), ("eu", "Works")]
+
+
+def test_a_status_of_a_newer_version_is_shown_with_the_remedy_of_its_outcome() -> None:
+    odd = replace(WORKS, status="word_of_tomorrow", outcome=Outcome.VIOLATED)
+    shown = line(row(state=odd))
+    assert shown.marks[0].words == "Word of tomorrow"
+    assert views.cell_remedy(derive(row(state=odd), NOW), NOW).startswith("Change the route")
