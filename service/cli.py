@@ -1,2 +1,176 @@
-def main():
-    print("hi")
+"""The command line: `routeproof demo · serve · check · config · db`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Coroutine, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from service import bootstrap
+from service import check as checks
+from service.config import Config, ConfigError, adhoc_route, json_schema, load
+from service.contracts import CONTRACTS
+from service.database import DatabaseUnavailable, open_database, upgrade
+from service.demo.show import show
+from service.model import Outcome, Route
+
+USAGE = 2
+"""Exit code of usage and configuration errors, and of what we can't start."""
+
+app = typer.Typer(
+    name="routeproof",
+    help="Contract probes for LLM routes, on a clock: does a real agent turn work here, right now?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Look at a configuration.", no_args_is_help=True)
+db_app = typer.Typer(help="Care for the database.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.add_typer(db_app, name="db")
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class Role(StrEnum):
+    ALL = "all"
+    PROBER = "prober"
+    WEB = "web"
+
+
+ConfigFile = Annotated[Path, typer.Option("-c", "--config", help="The configuration file.", show_default=False)]
+
+
+@app.command()
+def check(
+    config: Annotated[Path | None, typer.Option("-c", "--config", help="Check the routes of this file.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Check one route at this URL instead.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model to ask for, with --base-url.")] = None,
+    dialect: Annotated[str, typer.Option(help="The API that the URL speaks, with --base-url.")] = "openai-chat",
+    api_key_env: Annotated[str | None, typer.Option(help="The variable that holds the key, with --base-url.")] = None,
+    route: Annotated[list[str] | None, typer.Option(help="Only this route, by name or id. Repeatable.")] = None,
+    contract: Annotated[list[str] | None, typer.Option(help="Only this contract. Repeatable.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Probes at once.")] = 16,
+    format: Annotated[Format, typer.Option(help="For people or for machines.")] = Format.TEXT,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the ladder, rung by rung.")] = False,
+) -> None:
+    """Probe routes once, without a database. Exit code 0: all proven; 1: not all; 2: usage or configuration."""
+    location, egress = "default", tuple[str, ...]()
+    if (config is None) == (base_url is None):
+        _stop("give either --config FILE or --base-url URL with --model NAME")
+    if config is not None:
+        loaded = _load(config)
+        routes, location, egress = loaded.routes, loaded.service.location, loaded.service.egress_check
+    else:
+        if model is None:
+            _stop("--base-url needs --model NAME")
+        try:
+            routes = (adhoc_route(base_url or "", model, dialect, api_key_env),)
+        except ConfigError as error:
+            _stop(str(error))
+    pairs = _choose(routes, route or [], contract or [])
+    done = asyncio.run(
+        checks.run_checks(pairs, location=location, egress=egress, concurrency=concurrency, environ=os.environ)
+    )
+    if format is Format.JSON:
+        sys.stdout.write(checks.as_json(done, explain=explain) + "\n")
+    else:
+        checks.print_text(done, explain=explain)
+    all_proven = len(done) == len(pairs) and all(check.verdict.outcome is Outcome.PROVEN for check in done)
+    raise typer.Exit(0 if all_proven else 1)
+
+
+def _choose(routes: Sequence[Route], names: list[str], contracts: list[str]) -> list[tuple[Route, str]]:
+    """The pairs of route and contract that were asked for; unknown names stop with the known ones."""
+    for name in names:
+        if not any(name in (route.id, route.name) for route in routes):
+            _stop(f"--route: no route is called {name!r}; there are {', '.join(route.id for route in routes)}")
+    for name in contracts:
+        if name not in CONTRACTS:
+            _stop(f"--contract: {name!r} isn't one of {', '.join(CONTRACTS)}")
+    chosen = [route for route in routes if not names or route.id in names or route.name in names]
+    return [(route, name) for route in chosen for name in (contracts or [use.name for use in route.contracts])]
+
+
+@app.command()
+def serve(
+    config: ConfigFile,
+    role: Annotated[
+        Role, typer.Option(help="What this process does: probe, serve pages and metrics, or both.")
+    ] = Role.ALL,
+) -> None:
+    """Probe the configured routes on a clock, and serve pages and metrics. SIGTERM and Ctrl-C drain and stop."""
+    loaded = _load(config)
+    bootstrap.set_up_logs()
+    _run(bootstrap.serve(loaded, probes=role is not Role.WEB, web=role is not Role.PROBER))
+
+
+@app.command()
+def demo(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the pages are served.")] = 8080) -> None:
+    """Show the service at work on scripted routes: no configuration, no key, no network."""
+    bootstrap.set_up_logs(level=logging.WARNING)
+    _run(show(port))
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    try:
+        bootstrap.run(main)
+    except (DatabaseUnavailable, bootstrap.CannotListen) as error:
+        _stop(str(error))
+
+
+@db_app.command("upgrade")
+def db_upgrade(config: ConfigFile) -> None:
+    """Bring the database's tables to this release's revision."""
+    loaded = _load(config)
+    _run(_upgrade(loaded))
+
+
+async def _upgrade(config: Config) -> None:
+    url = config.service.database_url
+    async with open_database(url.reveal() if url else None, config.service.data_dir) as database:
+        await upgrade(database)
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON Schema of the configuration, for editors."""
+    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+
+
+@config_app.command("check")
+def config_check(config: ConfigFile) -> None:
+    """Say what is wrong with a configuration, all of it, and start nothing."""
+    loaded = _load(config)
+    typer.echo(f"{config}: {len(loaded.routes)} routes, hash {loaded.hash}")
+
+
+def _load(path: Path) -> Config:
+    """The configuration, or all of its mistakes on stderr and exit 2. Warnings go to stderr."""
+    try:
+        loaded = load(path, os.environ)
+    except ConfigError as error:
+        _stop(str(error))
+    for warning in loaded.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    return loaded
+
+
+def _stop(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(USAGE)
+
+
+def main() -> None:
+    app()

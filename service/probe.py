@@ -8,6 +8,7 @@ import os
 import random
 import secrets
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -27,6 +28,7 @@ BOUND = 3
 _PAUSE_S = (0.2, 0.6)
 _NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
 _EGRESS_HELD_S = 10.0
+_TRACEBACK_LIMIT = 4000
 
 
 def suspended_clock() -> float:
@@ -59,6 +61,10 @@ class Probed:
     redactions_refused: int
 
 
+class ProbeFault(Exception):  # noqa: N818 - a fault of ours, not of a route
+    """Our own inability to probe. The message is the traceback, redacted: libraries put header values into theirs."""
+
+
 class Prober:
     """Probes routes from one location. `egress` are cheap URLs that tell our own network's fault from a route's."""
 
@@ -75,7 +81,20 @@ class Prober:
         return self._egress_known[1] if self._egress_known else None
 
     async def probe(self, route: Route, contract: str, credentials: Credentials, since: Moment) -> Probed:
-        """Ask until the contract's claim is decided, and conclude. Cancelling it gives the verdict `cancelled`."""
+        """Ask until the contract's claim is decided, and conclude. Cancelling it gives the verdict `cancelled`.
+
+        Raises `ProbeFault` for a fault of our own; a route that fails is a verdict.
+        """
+        redactor = Redactor.for_route(route, credentials)
+        try:
+            return await self._probe(route, contract, credentials, since, redactor)
+        except Exception as error:
+            text = "".join(traceback.format_exception(error))
+            raise ProbeFault(redactor.text(text, _TRACEBACK_LIMIT)) from None
+
+    async def _probe(
+        self, route: Route, contract: str, credentials: Credentials, since: Moment, redactor: Redactor
+    ) -> Probed:
         started = since.later()
         asked = CONTRACTS[contract]
         if credentials.missing:
@@ -85,7 +104,6 @@ class Prober:
             exchanges, out_of_time = await self._climb(route, asked, credentials)
             circumstances = Circumstances(out_of_time=out_of_time, egress_up=await self._check_egress(exchanges))
         conclusion, quirks = asked.conclude(route, exchanges, circumstances)
-        redactor = Redactor.for_route(route, credentials)
         verdict = self._verdict(route, contract, exchanges, conclusion, quirks, redactor, started, since.later())
         return Probed(verdict, conclusion.because, redactor.refused)
 

@@ -98,14 +98,14 @@ class Transport:
             **{name.lower(): secret.reveal() for name, secret in credentials.headers.items()},
             **dialect.authorize(route, credentials),
         }
-        loop = asyncio.get_running_loop()
-        watch = _Watch(loop.time)
+        client = self._client(route)
+        watch = _Watch(asyncio.get_running_loop().time)
         answer: Answer | None = None
         end, fault = End.COMPLETE, None
         try:
             async with (
                 asyncio.timeout(route.deadline.total_seconds()) as deadline,
-                self._client(route).stream("POST", wire.url, content=wire.body, headers=headers) as response,
+                client.stream("POST", wire.url, content=wire.body, headers=headers) as response,
             ):
                 watch.headers()
                 answer = Answer(dialect, route, ask, response.status_code, _plain(response.headers), datetime.now(UTC))

@@ -1,0 +1,5 @@
+"""`python -m service` is `routeproof`."""
+
+from service.cli import main
+
+main()
