@@ -19,9 +19,10 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
+from sqlalchemy import make_url
+
 from service.database import open_database, upgrade
 from service.store import Store
-from sqlalchemy import make_url
 
 IMAGE = "postgres:17-alpine"
 DOCKER_PATIENCE_S = 2
@@ -87,7 +88,11 @@ def server(environ: Mapping[str, str]) -> Iterator[str]:
         database = open_database(None, folder)
         asyncio.run(database.start())
         try:
-            yield database.url.render_as_string(hide_password=False)
+            url = database.url.render_as_string(hide_password=False)
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):  # nothing here outlives a crash
+                _administrate(url, sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+            _administrate(url, sql.SQL("SELECT pg_reload_conf()"))
+            yield url
         finally:
             asyncio.run(database.stop())
             shutil.rmtree(folder)
@@ -118,7 +123,9 @@ def clone(template_url: str) -> Iterator[str]:
 
 @contextmanager
 def empty_database(server_url: str, name: str, of: str = "template1") -> Iterator[str]:
-    _administrate(server_url, sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(of)))
+    _administrate(
+        server_url, sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(of))
+    )
     try:
         yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
     finally:
@@ -131,7 +138,7 @@ async def _migrate(url: str) -> None:
         await Store(database.engine).ensure_partitions()
 
 
-def _administrate(server_url: str, statement: sql.Composed) -> None:
+def _administrate(server_url: str, statement: sql.Composable) -> None:
     url = make_url(server_url).set(drivername="postgresql", database="postgres")
     with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as connection:
         connection.execute(statement)

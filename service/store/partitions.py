@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.store.tables import PARTITIONS
 
 _LOCK = 7_066_113_406
+DROP_LOCK_TIMEOUT = "2s"
 
 
 async def clock(connection: AsyncConnection) -> datetime:
@@ -48,7 +49,7 @@ async def existing(connection: AsyncConnection) -> list[date]:
 
 async def drop(connection: AsyncConnection, day: date) -> None:
     """Drop one day. It waits at most 2 s for the readers, because everything else would wait behind it."""
-    await connection.execute(text("SET LOCAL lock_timeout = '2s'"))
+    await connection.execute(text(f"SET LOCAL lock_timeout = '{DROP_LOCK_TIMEOUT}'"))
     await connection.execute(text(f"DROP TABLE IF EXISTS {_name(day)}"))
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, date, timedelta
 from uuid import UUID
 
 import psycopg.errors
+import structlog
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError, StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -16,6 +17,9 @@ from service.store import snapshot as snapshots
 from service.store.rows import without_details
 
 _DROP_TRIES = 3
+_REFUSALS = (StatementError, ValueError, TypeError)  # the driver raises the latter two as they are
+
+_log = structlog.get_logger(__name__)
 
 
 class Store:
@@ -64,7 +68,7 @@ class Store:
             return set()
         try:
             return await self._apply(finished)
-        except (StatementError, UnicodeError) as error:
+        except _REFUSALS as error:
             if not _is_about_data(error):
                 raise
         # Its day may have no partition: a verdict can be late.
@@ -117,9 +121,16 @@ class Store:
     async def _unless_refused(self, claimed: Claim, verdict: Verdict) -> set[UUID] | None:
         try:
             return await self._apply([(claimed, verdict)])
-        except (StatementError, UnicodeError) as error:
+        except _REFUSALS as error:
             if not _is_about_data(error):
                 raise
+            _log.warning(
+                "A verdict's details were refused by the database.",
+                action="verdict_refused",
+                verdict=str(verdict.id),
+                route=verdict.route_id,
+                error=type(error).__name__,
+            )
         return None
 
     async def _ensure(self, days: set[date]) -> None:
@@ -140,4 +151,4 @@ class Store:
 
 def _is_about_data(error: Exception) -> bool:
     """Whether the values are at fault: refused by the server, by the driver, or before it could be asked."""
-    return isinstance(error, DataError | IntegrityError | UnicodeError) or type(error) is StatementError
+    return isinstance(error, DataError | IntegrityError | ValueError | TypeError) or type(error) is StatementError

@@ -1,0 +1,575 @@
+"""The store against a real PostgreSQL. Time is moved by changing rows, not by waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from service.model import Cell, CellRow, Claim, Outcome, RouteRow, Rung, Status, Verdict
+from service.store import Board, Store
+from service.store.rows import UNSTORABLE
+
+HERE = "here"
+MINUTE = timedelta(minutes=1)
+INTERVAL = timedelta(minutes=5)
+RUNG = Rung("forced", "tools, choice forced", "complete", "events 9", 200, "ok", 1.25, headers_s=0.5)
+
+
+def route(key: str = "alpha", **changes: Any) -> RouteRow:
+    row = RouteRow(key, f"acme/{key}", "acme", "openai-chat", "model-1", "https://api.example/v1", ("prod",))
+    return replace(row, **changes)
+
+
+def cell(name: str = "alpha", **changes: Any) -> Cell:
+    base = Cell(
+        route_id=name,
+        contract="native_tools",
+        location=HERE,
+        required=True,
+        fingerprint="f1",
+        interval=INTERVAL,
+        fresh_for=3 * INTERVAL,
+        expires_after=6 * INTERVAL,
+        deadline=MINUTE,
+    )
+    return replace(base, **changes)
+
+
+def verdict(claim: Claim, status: Status = Status.TOOLS_SUPPORTED, **changes: Any) -> Verdict:
+    base = Verdict(
+        id=uuid4(),
+        route_id=claim.route_id,
+        contract=claim.contract,
+        location=claim.location,
+        status=status,
+        rule_id="RP-001",
+        reason=None,
+        quirks=("done_missing",),
+        served_model="model-1-2025",
+        detail="a whole call",
+        requests=1,
+        retry_after_s=None,
+        started_at=claim.claimed_at,
+        observed_at=claim.claimed_at + timedelta(seconds=1.5),
+        duration_s=1.5,
+        time_to_first_token_s=0.25,
+        tokens_in=40,
+        tokens_out=12,
+        rungs=(RUNG,),
+        facts={"forced": "called"},
+        fingerprint=claim.fingerprint,
+        ruleset=1,
+    )
+    return replace(base, **changes)
+
+
+class World:
+    """A store with a hand on the rows beneath it."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.store = Store(engine)
+        self._engine = engine
+
+    async def sync(self, *wanted: Cell, location: str = HERE) -> None:
+        await self.store.sync(location, [route(name) for name in {cell.route_id for cell in wanted}], wanted)
+
+    async def sql(self, statement: str, **values: Any) -> Any:
+        async with self._engine.begin() as connection:
+            result = await connection.execute(text(statement), values)
+            return result.all() if result.returns_rows else None
+
+    async def value(self, statement: str, **values: Any) -> Any:
+        return (await self.sql(statement, **values))[0][0]
+
+    async def all_due(self) -> None:
+        await self.sql("UPDATE schedule SET next_due_at = now() - interval '1 second'")
+
+    async def end_leases(self) -> None:
+        await self.sql("UPDATE schedule SET leased_until = now() - interval '1 second'")
+
+    async def claim(self, slots: int = 10, location: str = HERE) -> list[Claim]:
+        await self.all_due()
+        return await self.store.claim(location, slots)
+
+    async def claim_one(self) -> Claim:
+        (claim,) = await self.claim()
+        return claim
+
+    async def ask(self, status: Status = Status.TOOLS_SUPPORTED, **changes: Any) -> Verdict:
+        """Claim the one cell that there is and save a verdict for it."""
+        claim = await self.claim_one()
+        result = verdict(claim, status, **changes)
+        assert await self.store.save([(claim, result)]) == {result.id}
+        return result
+
+    async def row(self) -> CellRow:
+        (row,) = (await self.store.snapshot()).cells
+        return row
+
+    async def contents(self) -> dict[str, Any]:
+        return {
+            name: await self.sql(f"SELECT * FROM {name} ORDER BY 1, 2") for name in ("schedule", "latest", "verdicts")
+        }
+
+
+@pytest.fixture
+def world(engine: AsyncEngine) -> World:
+    return World(engine)
+
+
+class TestSync:
+    async def test_a_snapshot_returns_what_was_configured(self, world: World) -> None:
+        other = cell(contract="agent_turn", required=False, interval=timedelta(hours=1), deadline=2 * MINUTE)
+        await world.store.sync(HERE, [route()], [cell(), other])
+        snapshot = await world.store.snapshot()
+        assert [row.cell for row in snapshot.cells] == [other, cell()]
+        assert [row.route for row in snapshot.cells] == [route(), route()]
+        assert all(row.standing is None and row.last is None for row in snapshot.cells)
+        assert set(snapshot.cells[0].counts.items()) == {(outcome, 0) for outcome in Outcome}
+        assert snapshot.now.tzinfo is UTC
+
+    async def test_an_empty_store_has_a_clock(self, world: World) -> None:
+        snapshot = await world.store.snapshot()
+        assert snapshot.cells == ()
+        assert abs(snapshot.now - datetime.now(UTC)) < MINUTE
+
+    async def test_few_cells_start_soon_and_many_within_the_interval(self, world: World) -> None:
+        await world.sync(cell("one"), cell("two"), cell("three"))
+        for count, longest in ((3, 3), (900, 300)):
+            await world.sync(*(cell(f"{count}-{number}") for number in range(count)))
+            starts = await world.sql(
+                "SELECT extract(epoch FROM next_due_at - now())::float FROM schedule JOIN cells ON id = cell_id "
+                "WHERE active ORDER BY 1"
+            )
+            seconds = [start[0] for start in starts]
+            assert -5 < seconds[0] <= 0
+            assert longest * 0.6 - 5 < seconds[-1] < longest
+            gaps = [later - earlier for earlier, later in itertools.pairwise(seconds)]
+            assert max(gaps) < 1.01
+        spread = await world.value("SELECT stddev(extract(epoch FROM grid_at))::float FROM schedule")
+        assert spread == pytest.approx(300 / 12**0.5, rel=0.2)  # of a uniform distribution over the interval
+
+    async def test_a_rename_loses_nothing(self, world: World) -> None:
+        await world.sync(cell())
+        result = await world.ask()
+        before = await world.contents()
+        await world.store.sync(HERE, [route(name="a new name", url="https://other.example")], [cell(required=False)])
+        row = await world.row()
+        assert (row.route.name, row.cell.required) == ("a new name", False)
+        assert row.standing is not None
+        assert row.standing.id == result.id
+        assert await world.contents() == before
+
+    async def test_a_new_fingerprint_is_due_at_once_and_has_no_standing(self, world: World) -> None:
+        await world.sync(cell())
+        result = await world.ask()
+        await world.sync(cell(fingerprint="f2"))
+        row = await world.row()
+        assert (row.standing, row.state_since) == (None, None)
+        assert row.last is not None
+        assert row.last.id == result.id
+        assert row.counts[Outcome.PROVEN] == 1
+        assert row.last_proven_at == result.observed_at
+        assert [claim.fingerprint for claim in await world.store.claim(HERE, 9)] == ["f2"]
+
+    async def test_a_verdict_under_an_old_fingerprint_is_history_and_the_cell_is_due_at_once(
+        self, world: World
+    ) -> None:
+        await world.sync(cell())
+        claim = await world.claim_one()
+        await world.sync(cell(fingerprint="f2"))
+        assert await world.store.claim(HERE, 9) == []  # still being probed: two never overlap
+        result = verdict(claim)
+        assert await world.store.save([(claim, result)]) == {result.id}
+        row = await world.row()
+        assert row.standing is None
+        assert row.last is not None
+        assert row.last.fingerprint == "f1"
+        assert [claim.fingerprint for claim in await world.store.claim(HERE, 9)] == ["f2"]
+
+    async def test_a_new_interval_moves_the_next_start_into_it(self, world: World) -> None:
+        await world.sync(cell(interval=timedelta(hours=20)))
+        await world.ask()
+        assert await world.store.seconds_to_next_due(HERE) > 3600  # type: ignore[operator]
+        await world.sync(cell(interval=MINUTE))
+        assert await world.store.seconds_to_next_due(HERE) <= 60  # type: ignore[operator]
+
+    async def test_the_same_configuration_again_changes_nothing(self, world: World) -> None:
+        await world.sync(cell(), cell("beta"))
+        before = await world.contents()
+        await world.sync(cell("beta"), cell())
+        assert await world.contents() == before
+
+    async def test_a_cell_that_is_gone_rests_with_its_history_and_may_come_back(self, world: World) -> None:
+        await world.sync(cell(), cell("beta"))
+        await world.all_due()
+        await world.sync(cell("beta"))
+        assert [row.cell.route_id for row in (await world.store.snapshot()).cells] == ["beta"]
+        assert [claim.route_id for claim in await world.store.claim(HERE, 9)] == ["beta"]
+        await world.sync(cell(), cell("beta"))
+        assert len((await world.store.snapshot()).cells) == 2
+        assert await world.value("SELECT count(*) FROM cells") == 2
+
+    async def test_locations_dont_touch_each_other(self, world: World) -> None:
+        there = cell(location="there")
+        await world.sync(cell(), cell("beta"))
+        await world.sync(there, location="there")
+        await world.sync(cell())
+        assert {(row.cell.route_id, row.cell.location) for row in (await world.store.snapshot()).cells} == {
+            ("alpha", HERE),
+            ("alpha", "there"),
+        }
+        assert [claim.location for claim in await world.claim(location="there")] == ["there"]
+        assert await world.store.seconds_to_next_due("nowhere") is None
+        with pytest.raises(ValueError, match="another location than here"):
+            await world.sync(there)
+
+    async def test_replicas_of_one_location_may_load_at_once(self, world: World) -> None:
+        cells = [cell(f"r{number}") for number in range(20)]
+        await asyncio.gather(*(world.sync(*cells) for _ in range(4)))
+        assert len((await world.store.snapshot()).cells) == 20
+
+
+class TestClaims:
+    async def test_concurrent_claimers_never_get_the_same_cell(self, world: World) -> None:
+        await world.sync(*(cell(f"r{number}") for number in range(60)))
+        await world.all_due()
+        taken = await asyncio.gather(*(world.store.claim(HERE, 7) for _ in range(12)))
+        counts = Counter(claim.cell_id for claims in taken for claim in claims)
+        assert set(counts.values()) == {1}
+        assert len(counts) + len(await world.store.claim(HERE, 99)) == 60
+        assert max(len(claims) for claims in taken) <= 7
+
+    async def test_the_longest_due_come_first_and_the_rest_stay(self, world: World) -> None:
+        await world.sync(*(cell(f"r{number}") for number in range(5)))
+        await world.sql("UPDATE schedule SET next_due_at = now() - cell_id * interval '1 second'")
+        await world.sql(
+            "UPDATE schedule SET next_due_at = now() + interval '1 s' WHERE cell_id = (SELECT max(id) FROM cells)"
+        )
+        claims = await world.store.claim(HERE, 3)
+        assert [claim.cell_id for claim in claims] == sorted((claim.cell_id for claim in claims), reverse=True)
+        assert [claim.due_at for claim in claims] == sorted(claim.due_at for claim in claims)
+        assert len(await world.store.claim(HERE, 9)) == 1  # the fifth isn't due
+        assert all(claim.claimed_at > claim.due_at and claim.claimed_at.tzinfo is UTC for claim in claims)
+
+    async def test_a_lease_lasts_three_deadlines_and_half_a_minute(self, world: World) -> None:
+        await world.sync(cell(deadline=timedelta(seconds=20)))
+        claim = await world.claim_one()
+        until = await world.value("SELECT leased_until FROM schedule")
+        assert until - claim.claimed_at == timedelta(seconds=90)
+        assert 80 < await world.store.seconds_to_next_due(HERE) <= 90  # type: ignore[operator]
+
+    async def test_an_ended_lease_is_taken_over_and_counted(self, world: World) -> None:
+        await world.sync(cell())
+        first = await world.claim_one()
+        assert await world.claim() == []
+        await world.end_leases()
+        second = await world.claim_one()
+        assert second.lease_id != first.lease_id
+        assert world.store.leases_expired == 1
+
+    async def test_a_verdict_that_lost_its_lease_is_left_out(self, world: World) -> None:
+        await world.sync(cell())
+        slept = await world.claim_one()
+        await world.end_leases()
+        awake = await world.claim_one()
+        good = verdict(awake)
+        assert await world.store.save([(slept, verdict(slept, Status.TIMEOUT)), (awake, good)]) == {good.id}
+        assert world.store.leases_lost == 1
+        assert await world.value("SELECT count(*) FROM verdicts") == 1
+        assert (await world.row()).counts[Outcome.UNAVAILABLE] == 0
+
+    async def test_a_late_verdict_whose_lease_nobody_took_counts(self, world: World) -> None:
+        await world.sync(cell())
+        claim = await world.claim_one()
+        await world.end_leases()
+        result = verdict(claim)
+        assert await world.store.save([(claim, result)]) == {result.id}
+
+    async def test_a_released_cell_is_due_again_and_another_ones_lease_stays(self, world: World) -> None:
+        await world.sync(cell(), cell("beta"))
+        mine, others = await world.claim()
+        await world.store.release([mine, replace(others, lease_id=uuid4())])
+        (again,) = await world.store.claim(HERE, 9)
+        assert (again.cell_id, again.due_at) == (mine.cell_id, mine.due_at)
+        assert world.store.leases_expired == 0
+
+
+class TestSchedule:
+    @pytest.mark.parametrize(
+        ("due_ago", "expected"),
+        [
+            pytest.param(timedelta(seconds=2), INTERVAL - timedelta(seconds=2), id="on time"),
+            pytest.param(-0.09 * INTERVAL, 1.09 * INTERVAL, id="early by the jitter: that point is used up"),
+            pytest.param(0.8 * INTERVAL, 0.2 * INTERVAL, id="a long probe: the next point stays"),
+            pytest.param(2.5 * INTERVAL, 0.5 * INTERVAL, id="an overrun takes the next grid point"),
+            pytest.param(-0.5 * INTERVAL, 0.5 * INTERVAL, id="asked out of turn: the point ahead stays"),
+        ],
+    )
+    async def test_the_next_start_is_the_next_grid_point(
+        self, world: World, due_ago: timedelta, expected: timedelta
+    ) -> None:
+        await world.sync(cell())
+        await world.sql("UPDATE schedule SET grid_at = now() - :ago", ago=due_ago)
+        before = await world.value("SELECT grid_at FROM schedule")
+        await world.ask()
+        ((grid_at, next_due_at, lease_id, leased_until, now),) = await world.sql(
+            "SELECT grid_at, next_due_at, lease_id, leased_until, now() FROM schedule"
+        )
+        assert (grid_at - before) % INTERVAL == timedelta()  # the grid is kept to the microsecond
+        assert abs(grid_at - now - expected) < timedelta(seconds=5)
+        assert abs(next_due_at - grid_at) <= 0.1 * INTERVAL
+        assert (lease_id, leased_until) == (None, None)
+
+    async def test_starts_are_jittered_both_ways(self, world: World) -> None:
+        await world.sync(*(cell(f"r{number}") for number in range(60)))
+        await world.store.save([(claim, verdict(claim)) for claim in await world.claim(99)])
+        off = [
+            row[0] / INTERVAL.total_seconds()
+            for row in await world.sql("SELECT extract(epoch FROM next_due_at - grid_at)::float FROM schedule")
+        ]
+        assert len(off) == 60
+        assert -0.1 <= min(off) < -0.05
+        assert 0.05 < max(off) <= 0.1
+
+    @pytest.mark.parametrize(
+        ("wait_s", "least_s", "most_s"), [(1200.0, 1195, 1200), (90_000.0, 3595, 3600), (1.0, 0, 345), (-5.0, 0, 345)]
+    )
+    async def test_a_wait_that_was_asked_for_is_kept_up_to_an_hour(
+        self, world: World, wait_s: float, least_s: float, most_s: float
+    ) -> None:
+        await world.sync(cell())
+        await world.ask(Status.RATE_LIMITED, retry_after_s=wait_s)
+        seconds = await world.store.seconds_to_next_due(HERE)
+        assert seconds is not None
+        assert least_s <= seconds <= most_s
+
+
+class TestSave:
+    async def test_a_verdict_comes_back_as_it_was(self, world: World) -> None:
+        await world.sync(cell())
+        result = await world.ask(Status.RATE_LIMITED, reason="request_exceeds_rate_budget", retry_after_s=2.5)
+        row = await world.row()
+        (stored,) = await world.store.verdicts("alpha")
+        assert row.standing == row.last == stored.standing
+        names = [name for name in vars(stored.standing) if name != "outcome"]
+        assert {name: getattr(stored.standing, name) for name in names} == {
+            name: getattr(result, name) for name in names
+        }
+        assert stored.standing.outcome is Outcome.BLOCKED
+        assert row.standing is not None
+        assert row.standing.observed_at.tzinfo is UTC
+        assert (stored.contract, stored.location, stored.ruleset) == ("native_tools", HERE, 1)
+        assert (stored.rungs, stored.facts) == ((RUNG,), {"forced": "called"})
+
+    async def test_the_same_save_again_changes_nothing(self, world: World) -> None:
+        await world.sync(cell(), cell("beta"))
+        batch = [(claim, verdict(claim)) for claim in await world.claim()]
+        assert await world.store.save(batch) == {result.id for _, result in batch}
+        before = await world.contents()
+        assert await world.store.save(batch) == set()
+        assert await world.contents() == before
+        assert world.store.leases_lost == 0  # a commit of unknown fate, not a lost lease
+
+    async def test_nothing_to_save_is_fine(self, world: World) -> None:
+        assert await world.store.save([]) == set()
+
+    async def test_a_late_verdict_is_history_and_replaces_nothing(self, world: World) -> None:
+        await world.sync(cell())
+        newer = await world.ask(Status.TIMEOUT)
+        late = await world.ask(Status.TOOLS_SUPPORTED, observed_at=newer.observed_at - MINUTE)
+        row = await world.row()
+        assert row.standing is not None
+        assert row.last is not None
+        assert row.standing.id == row.last.id == newer.id
+        assert row.state_since == newer.observed_at
+        assert row.last_proven_at == late.observed_at
+        assert row.counts[Outcome.PROVEN] == row.counts[Outcome.UNAVAILABLE] == 1
+        assert [stored.standing.id for stored in await world.store.verdicts("alpha")] == [newer.id, late.id]
+
+    async def test_an_unproven_verdict_never_replaces_the_standing_one(self, world: World) -> None:
+        await world.sync(cell())
+        proof = await world.ask()
+        doubt = await world.ask(Status.FORCED_TOOL_CHOICE_IGNORED)
+        row = await world.row()
+        assert row.standing is not None
+        assert row.last is not None
+        assert (row.standing.id, row.last.id) == (proof.id, doubt.id)
+        assert row.last_proven_at == proof.observed_at
+        assert row.counts[Outcome.UNPROVEN] == 1
+
+    async def test_state_since_is_the_start_of_the_run_of_an_outcome(self, world: World) -> None:
+        await world.sync(cell())
+        since = []
+        first = await world.ask(Status.TIMEOUT)
+        for status in (
+            Status.UNREACHABLE,
+            Status.CANCELLED,
+            Status.TOOLS_SUPPORTED,
+            Status.FORCED_TOOL_CHOICE_REJECTED,
+        ):
+            result = await world.ask(status)
+            since.append(((await world.row()).state_since, result.observed_at))
+        assert [begun for begun, _ in since] == [first.observed_at, first.observed_at, since[2][1], since[2][1]]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            pytest.param({"detail": "a\0b"}, id="NUL in the text"),
+            pytest.param({"detail": "a\ud800b"}, id="lone surrogate in the text"),
+            pytest.param({"facts": {"x": "a\0b"}}, id="NUL in the facts"),
+            pytest.param({"rungs": (replace(RUNG, detail="\ud800"),)}, id="lone surrogate in a rung"),
+            pytest.param({"facts": {"x": float("nan")}}, id="not a number"),
+            pytest.param({"facts": {"x": {1}}}, id="not JSON"),
+            pytest.param({"tokens_out": 2**70}, id="too large a number"),
+        ],
+    )
+    async def test_nothing_waits_behind_a_bad_row(self, world: World, changes: dict[str, Any]) -> None:
+        await world.sync(cell(), cell("beta"), cell("gamma"))
+        claims = await world.claim()
+        bad = verdict(claims[1], Status.MALFORMED_TOOL_CALL, **changes)
+        batch = [(claims[0], verdict(claims[0])), (claims[1], bad), (claims[2], verdict(claims[2]))]
+        assert await world.store.save(batch) == {result.id for _, result in batch}
+        assert world.store.refused == 1
+        (stored,) = await world.store.verdicts(claims[1].route_id)
+        assert (stored.standing.status, stored.standing.detail) == ("malformed_tool_call", UNSTORABLE)
+        assert (stored.rungs, stored.facts) == ((), {})
+        (good,) = await world.store.verdicts(claims[0].route_id)
+        assert good.standing.detail == "a whole call"
+        assert await world.value("SELECT count(*) FROM schedule WHERE lease_id IS NOT NULL") == 0
+
+    async def test_a_row_that_is_beyond_help_stops_nobody(self, world: World) -> None:
+        await world.sync(cell(), cell("beta"))
+        first, second = await world.claim()
+        good = verdict(second)
+        assert await world.store.save([(first, verdict(first, rule_id="\0")), (second, good)]) == {good.id}
+        assert world.store.refused == 1
+
+    async def test_a_verdict_of_a_day_without_partition_gets_one(self, world: World) -> None:
+        await world.sync(cell())
+        result = await world.ask(observed_at=datetime(2025, 3, 9, 23, 59, 59, 999_999, tzinfo=UTC))
+        assert [stored.standing.id for stored in await world.store.verdicts("alpha")] == [result.id]
+        assert world.store.refused == 0
+
+    async def test_history_is_limited_and_newest_first_over_contracts(self, world: World) -> None:
+        await world.sync(cell(), cell(contract="agent_turn"), cell("beta"))
+        results = []
+        for back in range(4):
+            for claim in await world.claim():
+                result = verdict(claim, observed_at=claim.claimed_at - back * MINUTE)
+                await world.store.save([(claim, result)])
+                results += [result] if claim.route_id == "alpha" else []
+        expected = sorted((result.observed_at for result in results), reverse=True)[:5]
+        assert [stored.standing.observed_at for stored in await world.store.verdicts("alpha", limit=5)] == expected
+
+
+class TestPartitions:
+    async def test_days_are_made_ahead_and_dropped_whole(self, world: World) -> None:
+        days = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'verdicts'::regclass"
+        assert await world.value(days) == 9
+        await world.store.ensure_partitions(days_back=40, days_ahead=9)
+        await asyncio.gather(*(world.store.ensure_partitions(days_back=40, days_ahead=9) for _ in range(3)))
+        assert await world.value(days) == 50
+        await world.sync(cell())
+        old = await world.ask(observed_at=datetime.now(UTC) - timedelta(days=35))
+        kept = await world.ask(observed_at=datetime.now(UTC) - timedelta(days=30))
+        assert await world.store.drop_partitions(older_than=timedelta(days=30)) == 10
+        assert [stored.standing.id for stored in await world.store.verdicts("alpha")] == [kept.id]
+        assert (await world.row()).counts[Outcome.PROVEN] == 2
+        assert old.id != kept.id
+
+    async def test_a_day_that_is_being_read_stays_until_the_next_time(
+        self, world: World, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("service.store.partitions.DROP_LOCK_TIMEOUT", "20ms")
+        await world.store.ensure_partitions(days_back=2, days_ahead=0)
+        async with engine.begin() as reader:
+            await reader.execute(text("SELECT count(*) FROM verdicts"))
+            assert await world.store.drop_partitions(older_than=timedelta(days=1)) == 0
+        assert await world.store.drop_partitions(older_than=timedelta(days=1)) == 1
+
+
+class TestBoard:
+    """The clock is a list of one number; the store is real where the database matters."""
+
+    async def test_one_query_serves_all_who_look_within_a_second(self, world: World) -> None:
+        await world.sync(cell())
+        clock, calls = [100.0], []
+
+        class Counting(Store):
+            async def snapshot(self) -> Any:
+                calls.append(clock[0])
+                return await super().snapshot()
+
+        board = Board(Counting(world._engine), lambda: clock[0])
+        views = await asyncio.gather(*(board.view() for _ in range(5)))
+        assert calls == [100.0]
+        assert all(view.database_up and len(view.snapshot.cells) == 1 and view.age_s == 0 for view in views)
+        clock[0] += 0.75
+        view = await board.view()
+        assert (view.age_s, view.now - view.snapshot.now) == (0.75, timedelta(seconds=0.75))
+        clock[0] += 0.25
+        await board.view()
+        assert calls == [100.0, 101.0]
+
+    async def test_it_ages_while_the_database_is_away_and_comes_back(self, world: World) -> None:
+        await world.sync(cell())
+        clock, away = [0.0], [False]
+
+        class Failing(Store):
+            async def snapshot(self) -> Any:
+                if away[0]:
+                    raise OperationalError("SELECT", {}, Exception("gone"))
+                return await super().snapshot()
+
+        board = Board(Failing(world._engine), lambda: clock[0])
+        fresh = await board.view()
+        away[0] = True
+        clock[0] += 3600
+        old = await board.view()
+        assert (old.database_up, old.age_s, board.errors) == (False, 3600, 1)
+        assert old.snapshot is fresh.snapshot
+        assert old.now - fresh.now == timedelta(hours=1)
+        await board.view()
+        assert board.errors == 1  # not asked again within the second
+        away[0] = False
+        clock[0] += 1
+        assert (await board.view()).database_up
+
+    async def test_before_the_first_snapshot_it_is_empty_and_down(self) -> None:
+        class Never:
+            async def snapshot(self) -> Any:
+                raise TimeoutError
+
+        view = await Board(Never()).view()
+        assert (view.snapshot.cells, view.age_s, view.database_up) == ((), 0.0, False)
+
+    async def test_a_query_that_hangs_doesnt_hold_up_the_page(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        release, clock = asyncio.Event(), [0.0]
+        release.set()
+
+        class Slow(Store):
+            async def snapshot(self) -> Any:
+                await release.wait()
+                return await super().snapshot()
+
+        board = Board(Slow(world._engine), lambda: clock[0])
+        first = await board.view()
+        monkeypatch.setattr("service.store.board.PATIENCE_S", 0.01)
+        release.clear()
+        clock[0] += 5
+        view = await board.view()
+        assert (view.database_up, view.age_s, view.snapshot is first.snapshot) == (False, 5, True)
+        await board.close()
