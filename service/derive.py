@@ -102,7 +102,8 @@ class ContractState:
     """One contract of one route over all its locations. `cells` are sorted worst first.
 
     `proven_in` and `live_in` name the locations where it is proven and where there is a live state at all;
-    `silent_in` names those that are left out because nothing there is alive.
+    `silent_in` names those that are left out because nothing there is alive. `stale` says that a live state rests on
+    a verdict that is no longer fresh.
     """
 
     contract: str
@@ -112,11 +113,7 @@ class ContractState:
     proven_in: tuple[str, ...]
     live_in: tuple[str, ...]
     silent_in: tuple[str, ...]
-
-    @property
-    def stale(self) -> bool:
-        """Whether the state rests on a verdict that is no longer fresh."""
-        return any(cell.freshness is Freshness.STALE for cell in self.cells if cell.shown is not Shown.UNKNOWN)
+    stale: bool
 
 
 @dataclass(frozen=True)
@@ -151,6 +148,7 @@ def contract_state(cells: Iterable[CellState]) -> ContractState:
         proven_in=tuple(c.row.cell.location for c in proven),
         live_in=tuple(c.row.cell.location for c in live),
         silent_in=tuple(c.row.cell.location for c in ordered if c.shown is Shown.UNKNOWN),
+        stale=any(c.freshness is Freshness.STALE for c in live),
     )
 
 

@@ -23,12 +23,15 @@ LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30
 
 
 class View(Protocol):
-    """What the board holds at one moment. `now` is the database's clock, carried on when it can't be reached."""
+    """What the board holds at one moment. `now` is the database's clock, carried on when it can't be reached.
+
+    Before the first snapshot it is empty and `database_up` False.
+    """
 
     @property
     def now(self) -> datetime: ...
     @property
-    def snapshot(self) -> Snapshot | None: ...
+    def snapshot(self) -> Snapshot: ...
     @property
     def database_up(self) -> bool: ...
 
@@ -157,8 +160,7 @@ class ProcessMetrics:
 def exposition(process: ProcessMetrics, view: View) -> bytes:
     """The whole answer to a scrape: the process's series, then those of the cells at `view.now`."""
     process.database(view.database_up)
-    cells = render_cells(view.snapshot, view.now) if view.snapshot else ""
-    return process.render() + cells.encode()
+    return process.render() + render_cells(view.snapshot, view.now).encode()
 
 
 def render_cells(snapshot: Snapshot, now: datetime) -> str:

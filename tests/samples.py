@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-from service.model import Cell, CellRow, Outcome, RouteRow, Rung, Snapshot, Standing, Status
+from service.model import Cell, CellRow, Outcome, RouteRow, Rung, Snapshot, Standing, Status, StoredVerdict
 
 NOW = datetime(2025, 3, 9, 3, 12, 7, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -105,7 +104,7 @@ def snapshot(*rows: CellRow, now: datetime = NOW) -> Snapshot:
 class View:
     """A board's view. `now` is the snapshot's clock, carried on by `age_s`."""
 
-    snapshot: Snapshot | None
+    snapshot: Snapshot
     age_s: float = 0.0
     database_up: bool = True
     at: datetime = NOW
@@ -125,29 +124,28 @@ class Board:
         return self.shown
 
 
-@dataclass(frozen=True)
-class Stored:
+def stored(
+    verdict: Standing,
+    *,
+    contract: str = "native_tools",
+    location: str = "default",
+    rungs: tuple[Rung, ...] = (),
+) -> StoredVerdict:
     """A verdict of history."""
-
-    standing: Standing
-    contract: str = "native_tools"
-    location: str = "default"
-    rungs: tuple[Rung, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    ruleset: int = 1
+    return StoredVerdict(standing=verdict, contract=contract, location=location, rungs=rungs, facts={}, ruleset=1)
 
 
 @dataclass
 class History:
     """Stored verdicts by route, newest first, or the error that reading them meets."""
 
-    stored: Mapping[str, Sequence[Stored]] = field(default_factory=dict)
+    by_route: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
     error: Exception | None = None
 
-    async def verdicts(self, route_id: str, limit: int) -> Sequence[Stored]:
+    async def verdicts(self, route_id: str, limit: int) -> Sequence[StoredVerdict]:
         if self.error:
             raise self.error
-        return self.stored.get(route_id, ())[:limit]
+        return self.by_route.get(route_id, ())[:limit]
 
 
 CUT = standing(
@@ -200,12 +198,12 @@ LADDER = (
         first_token_s=0.9,
     ),
 )
-STORIES: Mapping[str, Sequence[Stored]] = {
+STORIES: Mapping[str, Sequence[StoredVerdict]] = {
     "qwen3-235b-a22b-instruct-2507": (
-        Stored(CUT, rungs=LADDER),
-        Stored(standing(ago=9 * MINUTE)),
-        Stored(standing(Status.RATE_LIMITED, 14 * MINUTE, reason="http_429", first_token_s=None)),
-        Stored(standing(Status.INCONCLUSIVE_NO_TOOL_CALL, 9 * 60 * MINUTE)),
+        stored(CUT, rungs=LADDER),
+        stored(standing(ago=9 * MINUTE)),
+        stored(standing(Status.RATE_LIMITED, 14 * MINUTE, reason="http_429", first_token_s=None)),
+        stored(standing(Status.INCONCLUSIVE_NO_TOOL_CALL, 9 * 60 * MINUTE)),
     )
 }
 BECAUSE: Mapping[str, str] = {"stream.early_eof": "The body ended before the answer announced its end."}

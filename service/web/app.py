@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import metrics
 from service.metrics import ProcessMetrics
+from service.model import StoredVerdict
 from service.web import views
 
 HERE = Path(__file__).parent
@@ -49,7 +50,7 @@ class BoardLike(Protocol):
 class HistoryLike(Protocol):
     """Where stored verdicts are read, newest first. May raise one of the errors given as `unavailable`."""
 
-    async def verdicts(self, route_id: str, limit: int) -> Sequence[views.StoredVerdict]: ...
+    async def verdicts(self, route_id: str, limit: int) -> Sequence[StoredVerdict]: ...
 
 
 def create_app(
@@ -77,7 +78,7 @@ def create_app(
     @app.api_route("/routes/{route_id}", methods=READ)
     async def route(route_id: str) -> HTMLResponse:
         view = await board.view()
-        stored: Sequence[views.StoredVerdict] | None = None
+        stored: Sequence[StoredVerdict] | None = None
         if view.database_up:
             try:
                 stored = await history.verdicts(route_id, HISTORY_LIMIT)
@@ -100,7 +101,7 @@ def create_app(
 
     @app.api_route("/readyz", methods=READ)
     async def readyz() -> PlainTextResponse:
-        if (await board.view()).snapshot is None:
+        if views.nothing_read(await board.view()):
             return PlainTextResponse("no snapshot yet: the database has not been read\n", status_code=503)
         return PlainTextResponse("ok\n")
 

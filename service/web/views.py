@@ -15,7 +15,7 @@ from typing import Protocol
 
 from service import metrics
 from service.derive import CellState, ContractState, Freshness, RouteState, Shown, route_states
-from service.model import CellRow, Outcome, Rung, Standing
+from service.model import CellRow, Outcome, Rung, Standing, StoredVerdict
 from service.quirks import explain
 from service.remedies import first_step, in_words, remedy
 
@@ -38,19 +38,9 @@ class View(metrics.View, Protocol):
     def age_s(self) -> float: ...
 
 
-class StoredVerdict(Protocol):
-    """A verdict as history keeps it, with its ladder."""
-
-    @property
-    def standing(self) -> Standing: ...
-    @property
-    def contract(self) -> str: ...
-    @property
-    def location(self) -> str: ...
-    @property
-    def rungs(self) -> Sequence[Rung]: ...
-    @property
-    def ruleset(self) -> int: ...
+def nothing_read(view: View) -> bool:
+    """Whether no data has been read yet, which is something else than no routes."""
+    return not view.database_up and not view.snapshot.cells
 
 
 # --- pieces -----------------------------------------------------------------------------------------------
@@ -189,8 +179,7 @@ class RoutePage:
 
 def overview(view: View) -> Overview:
     """All routes, grouped by provider, the worst first in both."""
-    states = route_states(view.snapshot.cells, view.now) if view.snapshot else ()
-    read_at = view.snapshot.now if view.snapshot else view.now
+    states = route_states(view.snapshot.cells, view.now)
     first_seen = {state.route.provider: place for place, state in reversed([*enumerate(states)])}
     by_provider = groupby(
         sorted(states, key=lambda s: first_seen[s.route.provider]),  # stable: worst first within a provider too
@@ -199,10 +188,12 @@ def overview(view: View) -> Overview:
     broken = sum(state.shown in BROKEN for state in states)
     return Overview(
         header=header(view),
-        headline=headline(states) if view.snapshot else Headline("Nothing is known yet: no data has been read"),
+        headline=Headline("Nothing is known yet") if nothing_read(view) else headline(states),
         title=f"{broken} of {len(states)} broken" if broken else "Routes",
         kind=states[0].shown.value if states else Shown.UNKNOWN.value,
-        groups=tuple((provider, tuple(_line(s, view.now, read_at) for s in group)) for provider, group in by_provider),
+        groups=tuple(
+            (provider, tuple(_line(s, view.now, view.snapshot.now) for s in group)) for provider, group in by_provider
+        ),
     )
 
 
@@ -210,8 +201,6 @@ def route_page(
     view: View, route_id: str, history: Sequence[StoredVerdict] | None, because: Mapping[str, str]
 ) -> RoutePage | None:
     """Everything about one route; None when no such route is configured. `history` is newest first."""
-    if view.snapshot is None:
-        return None
     read_at = view.snapshot.now
     rows = [row for row in view.snapshot.cells if row.route.id == route_id]
     if not rows:
@@ -246,7 +235,7 @@ def header(view: View) -> Header:
     data_age = duration(view.age_s)
     if view.database_up:
         banner = None
-    elif view.snapshot is None:
+    elif nothing_read(view):
         banner = "The database can't be reached, and no data has been read yet."
     else:
         banner = f"The database can't be reached. This is what was known {data_age} ago; it ages and expires meanwhile."

@@ -21,11 +21,11 @@ from tests.samples import (
     STORIES,
     Board,
     History,
-    Stored,
     View,
     row,
     snapshot,
     standing,
+    stored,
 )
 
 QWEN = "/routes/qwen3-235b-a22b-instruct-2507"
@@ -131,8 +131,8 @@ async def test_what_providers_and_configuration_say_is_escaped_everywhere() -> N
         url=HOSTILE,
         tags=(HOSTILE,),
     )
-    stored = Stored(bad, contract=HOSTILE, location=HOSTILE, rungs=(rung,))
-    served = app(View(snapshot(cell)), History({"hostile": [stored]}))
+    verdict = stored(bad, contract=HOSTILE, location=HOSTILE, rungs=(rung,))
+    served = app(View(snapshot(cell)), History({"hostile": [verdict]}))
     for path in ("/", "/routes/hostile"):
         text = (await get(path, served)).text
         Outline(text)
@@ -178,7 +178,7 @@ async def test_health() -> None:
     assert (answer.status_code, answer.text) == (503, "dispatch stands still for 90 s\nevent loop late by 3 s\n")
     assert (await get("/readyz")).status_code == 200
     assert (await get("/readyz", app(View(MIXED, age_s=900, database_up=False)))).status_code == 200
-    assert (await get("/readyz", app(View(None, database_up=False)))).status_code == 503
+    assert (await get("/readyz", app(View(snapshot(), database_up=False)))).status_code == 503
 
 
 async def test_metrics_are_plain_or_gzipped_as_asked() -> None:

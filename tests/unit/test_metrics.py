@@ -19,7 +19,7 @@ CELL = {"route": "alpha", "provider": "acme", "contract": "native_tools", "locat
 
 @dataclass(frozen=True)
 class Board:
-    snapshot: Snapshot | None
+    snapshot: Snapshot
     now: datetime = NOW
     database_up: bool = True
 
@@ -272,7 +272,7 @@ def test_a_scrape_answers_whether_or_not_the_database_does(up: bool) -> None:
     assert "routeproof_contract_fresh" in found
 
 
-def test_before_the_first_snapshot_a_scrape_has_the_process_only() -> None:
-    found = samples(exposition(ProcessMetrics("default", "1"), Board(None, database_up=False)).decode())
+def test_before_the_first_snapshot_a_scrape_has_no_series_of_cells() -> None:
+    found = samples(exposition(ProcessMetrics("default", "1"), Board(snapshot(), database_up=False)).decode())
     assert found["routeproof_database_up"][0].value == 0
-    assert not [name for name in found if name.startswith("routeproof_contract")]
+    assert not [name for name in found if name.startswith(("routeproof_contract", "routeproof_location"))]

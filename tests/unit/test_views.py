@@ -19,11 +19,11 @@ from tests.samples import (
     NOW,
     SECOND,
     STORIES,
-    Stored,
     View,
     row,
     snapshot,
     standing,
+    stored,
 )
 
 WORKS = standing()
@@ -73,8 +73,8 @@ def test_the_headline_is_one_sentence_about_all_routes(rows: list[CellRow], sent
 
 
 def test_before_the_first_snapshot_the_page_says_that_nothing_is_known() -> None:
-    shown = views.overview(View(None, database_up=False))
-    assert str(shown.headline) == "Nothing is known yet: no data has been read."
+    shown = views.overview(View(snapshot(), database_up=False))
+    assert str(shown.headline) == "Nothing is known yet."
     assert shown.header.banner == "The database can't be reached, and no data has been read yet."
     assert shown.groups == ()
 
@@ -233,7 +233,7 @@ def route(route_id: str, view: View | None = None, history: object = ()) -> view
 
 def test_a_route_that_is_not_configured_has_no_page() -> None:
     assert views.route_page(View(MIXED), "nobody", (), BECAUSE) is None
-    assert views.route_page(View(None), QWEN, (), BECAUSE) is None
+    assert views.route_page(View(snapshot()), QWEN, (), BECAUSE) is None
 
 
 def test_a_route_page_says_what_is_broken_since_when_and_what_to_do() -> None:
@@ -257,10 +257,10 @@ def test_a_route_page_says_what_is_broken_since_when_and_what_to_do() -> None:
 
 
 def test_the_last_ladder_is_that_of_the_newest_verdict_of_the_same_contract_and_place() -> None:
-    older = Stored(standing(ago=30 * MINUTE), rungs=LADDER)
-    other = Stored(standing(ago=SECOND), contract="agent_turn", rungs=LADDER)
-    far = Stored(standing(ago=SECOND), location="far", rungs=LADDER)
-    (panel,) = route(QWEN, history=[other, far, Stored(CUT, rungs=LADDER * 2), older]).panels
+    older = stored(standing(ago=30 * MINUTE), rungs=LADDER)
+    other = stored(standing(ago=SECOND), contract="agent_turn", rungs=LADDER)
+    far = stored(standing(ago=SECOND), location="far", rungs=LADDER)
+    (panel,) = route(QWEN, history=[other, far, stored(CUT, rungs=LADDER * 2), older]).panels
     assert panel.ladder is not None
     assert len(panel.ladder.rungs) == 2
     assert panel.ladder.words == "Stream ends early"
