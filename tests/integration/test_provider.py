@@ -85,10 +85,11 @@ class Client:
             arrived.append((time.monotonic(), data))
         return arrived
 
-    async def ending(self) -> str:
-        """How the connection stands after what was read: `fin`, `rst`, `open`, or `more` when bytes follow."""
+    async def ending(self, patience_s: float = 5) -> str:
+        """How the connection stands after what was read: `fin`, `rst`, `more` when bytes follow, or `open` when
+        nothing has come of it within the patience."""
         try:
-            return "more" if await asyncio.wait_for(self.reader.read(1), 0.15) else "fin"
+            return "more" if await asyncio.wait_for(self.reader.read(1), patience_s) else "fin"
         except ConnectionResetError:
             return "rst"
         except TimeoutError:
@@ -183,7 +184,7 @@ async def test_an_answer_is_exactly_these_bytes_and_this_end(given: dict[str, An
     async with talking(given) as client:
         await client.send()
         assert await client.read(len(wire)) == wire
-        assert await client.ending() == ending
+        assert await client.ending(0.1 if ending == "open" else 5) == ending
 
 
 async def test_a_kept_connection_takes_the_next_request_and_close_is_heeded() -> None:
@@ -220,7 +221,7 @@ async def test_segments_come_apart_and_each_as_a_write_of_its_own() -> None:
 
 
 async def test_the_delay_lies_between_writes_only() -> None:
-    async with talking(reply("events", ["a", "b", "c"], delay_s=0.06, transfer="close")) as client:
+    async with talking(reply("events", ["a", "b", "c"], delay_s=0.15, transfer="close")) as client:
         began = time.monotonic()
         await client.send()
         await client.reader.readuntil(b"\r\n\r\n")
@@ -228,9 +229,9 @@ async def test_the_delay_lies_between_writes_only() -> None:
         ended = time.monotonic()
     times = [at - began for at, _ in arrived]
     assert [data for _, data in arrived] == [b"a\n\n", b"b\n\n", b"c\n\n"]
-    assert times[0] < 0.06 < times[1]
-    assert times[2] > 0.12
-    assert ended - began - times[2] < 0.06
+    assert times[0] < 0.15 < times[1]
+    assert times[2] > 0.3
+    assert ended - began - times[2] < 0.15
 
 
 async def test_the_first_byte_waits_and_the_head_with_it() -> None:
@@ -612,7 +613,7 @@ async def test_closing_ends_what_still_hangs() -> None:
             await client.read(len(CHUNKED) + 8)
             began = time.monotonic()
             await provider.__aexit__(None, None, None)
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 10
             assert [await client.ending(), await idle.ending()] == ["fin", "fin"]
         with pytest.raises(ConnectionRefusedError):
             await ask(provider)

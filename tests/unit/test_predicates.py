@@ -138,6 +138,8 @@ def true_of(one: Request, words: set[str]) -> set[str]:
         ([USER, CALL, USER, R1], ("tool_a",), {"has_tool_history", "displaced"}),
         ([USER, CALL, USER], ("tool_a",), {"has_tool_history", "missing_result"}),
         ([USER, CALLS, R1], ("tool_a", "tool_b"), {"has_tool_history", "missing_result"}),
+        ([USER, CALL, USER, CALL, R1], ("tool_a",), {"has_tool_history", "missing_result"}),
+        ([USER, CALL, R1, CALL, USER, R1], ("tool_a",), {"has_tool_history", "displaced"}),
         ([USER, R1], ("tool_a",), {"has_tool_history", "orphaned_result"}),
         ([USER, R1, CALL], ("tool_a",), {"has_tool_history", "orphaned_result", "missing_result"}),
         ([USER, CALL, R1, R1], ("tool_a",), {"has_tool_history", "duplicate_result"}),
@@ -154,6 +156,12 @@ def test_the_shape_of_a_history_is_read_alike_in_every_dialect(
 ) -> None:
     one = request(dialect, *history, declared=declared)
     assert true_of(one, TURN_WORDS) == expected
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_assistant_turn_before_the_result_displaces_it_where_the_api_does_not_merge_it(dialect: str) -> None:
+    one = request(dialect, USER, CALL, ASSISTANT, R1, declared=("tool_a",))
+    assert holds("displaced", one) is (dialect == CHAT)
 
 
 def test_two_calls_of_one_name_without_ids_are_two_calls() -> None:
@@ -379,6 +387,12 @@ def test_every_turn_with_a_call_needs_its_own_reasoning() -> None:
     body = with_reasoning(RESPONSES, signature="x").body
     second = {"type": "function_call", "call_id": C2, "name": "f", "arguments": "{}"}
     assert holds("reasoning_missing", Request(RESPONSES, body={**body, "input": [*body["input"], second]}))
+
+
+def test_reasoning_may_stand_anywhere_in_its_turn() -> None:
+    call = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}
+    model = {"role": "model", "parts": [{"text": "Well."}, call]}
+    assert not holds("reasoning_missing", Request(GEMINI, body={"contents": [model]}))
 
 
 def test_redacted_thinking_is_reasoning_and_its_data_a_signature() -> None:
