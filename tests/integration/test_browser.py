@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -14,8 +15,9 @@ import uvicorn
 from playwright.async_api import Browser, Page, async_playwright
 
 from service.metrics import ProcessMetrics
+from service.model import Status
 from service.web.app import create_app
-from tests.samples import BECAUSE, MIXED, STORIES, Board, History, View
+from tests.samples import BECAUSE, MIXED, STORIES, Board, History, View, row, snapshot, standing
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -160,3 +162,17 @@ async def test_a_lost_database_is_an_alert_on_top(browser: Browser) -> None:
         await page.goto("/")
         assert "This is what was known 6 min ago" in await page.get_by_role("alert").inner_text()
         assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+async def test_an_endless_word_does_not_widen_a_phone(browser: Browser) -> None:
+    word = "x" * 400
+    state = replace(
+        standing(Status.PROVIDER_ERROR, reason=word, detail=word, quirks=(word,), rule_id=word), served_model=word
+    )
+    endless = row(
+        "endless", state=state, name=word, provider=word, contract=word, location=word, url=word, tags=(word,)
+    )
+    async with browsing(browser, 390, view=View(snapshot(endless))) as (page, _):
+        for path in ("/", "/routes/endless"):
+            await page.goto(path)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 390
