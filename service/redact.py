@@ -56,21 +56,22 @@ def _clean(text: str) -> str:
 
 # --- a secret's characters in a text ----------------------------------------------------------------------
 
-# White space and backslashes, themselves or escaped; and an escaped line end, whose letter could be the secret's too.
+# White space and backslashes, themselves or escaped. Where the secret has white space, a form shows `+` for it. The
+# letter of an escaped line end could be the secret's own as well, so that both readings are followed.
 _BACKSLASH = r"(?:(?<=\\)|(?<=%5c))"
 _GAP = (
     r"(?:[\s\\]|%(?:25){0,3}(?:0[9ad]|20|5c)"
     rf"|{_BACKSLASH}(?:u00|x)(?:0[9ad]|20|5c)"
     r"|&(?:amp;){0,3}(?:#0{0,6}(?:9|10|13|32|92)|#x0{0,6}(?:[9ad]|20|5c)|nbsp|newline|tab|bsol);)*+"
 )
-_WRAPPED = rf"{_GAP}{_BACKSLASH}(?:r\\+n|[nrt]){_GAP}"
+_GAPS = tuple(re.compile(gap, re.IGNORECASE) for gap in (_GAP, rf"{_GAP}{_BACKSLASH}(?:r\\+n|[nrt]){_GAP}"))
+_SPACED = (*_GAPS, re.compile(rf"{_GAP}(?:\+{_GAP})++", re.IGNORECASE))
+_ESCAPE_BEGINS = frozenset("%&uUxX")
+_NESTED = {"%": ("%25", "%2525"), "&": ("&amp;", "&amp;amp;")}
 _MASKED_OR_CUT = re.compile(r"\s*+(?:\Z|\.\.|…|\*)")
 _REST_OF_TOKEN = re.compile(r"[\w+/=~%-]*+")
 _REST_OF_CODE = re.compile(r"[\w+/-]*+(?:=|%3[Dd]){0,2}", re.ASCII)
 _CODE_BEFORE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-_")
-
-
-_NESTED = {"%": ("%", "%25", "%2525"), "&": ("&", "&amp;", "&amp;amp;")}
 
 
 @lru_cache(maxsize=1)
@@ -95,18 +96,11 @@ def _escapes(char: str) -> str:
     return rf"{url}|{_BACKSLASH}(?:{'|'.join(json)})|&(?:amp;){{0,3}}(?:{'|'.join(names)});?"
 
 
-@lru_cache(maxsize=4096)
-def _forms(char: str, after_space: bool) -> tuple[re.Pattern[str], ...]:
-    """Patterns of one character behind the gap. Several where one text can be read in several ways."""
-    gap = rf"{_GAP}(?:\+{_GAP}){{0,4}}?" if after_space else _GAP
-    either = f"(?:{_escapes(char)}|{re.escape(char)})"
-    if char in "nrtNRT":
-        patterns = [gap + either, _WRAPPED + either]
-    elif char in _NESTED:
-        patterns = [f"(?:{gap}|{_WRAPPED}){form}" for form in (either, *_NESTED[char])]
-    else:
-        patterns = [f"(?:{gap}|{_WRAPPED}){either}"]
-    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
+@lru_cache(maxsize=2048)
+def _escaped(char: str) -> tuple[re.Pattern[str], ...]:
+    """Patterns of the escaped forms of one character, several where one text can be read in several ways."""
+    nested = _NESTED.get(char, ())
+    return tuple(re.compile(form, re.IGNORECASE) for form in (_escapes(char), *nested))
 
 
 @lru_cache(maxsize=2048)
@@ -164,14 +158,25 @@ class _Needle:
             done = end
 
     def _run(self, text: str, start: int) -> tuple[int, int]:
-        ends, furthest = {start}, start
+        """How many of the characters stand in the text from `start` on, and where the last of them ends."""
+        ends = {start}
         for count, char in enumerate(self.chars):
-            forms = _forms(char, count in self.spaces)
-            ends = {found.end() for at in ends for form in forms if (found := form.match(text, at))}
-            if not ends:
-                return count, furthest
-            furthest = max(ends)
-        return len(self.chars), furthest
+            gaps = _SPACED if count in self.spaces else _GAPS
+            starts = {found.end() for at in ends for gap in gaps if (found := gap.match(text, at))}
+            following = {end for at in starts for end in _ends(char, text, at)}
+            if not following:
+                return count, max(ends)
+            ends = following
+        return len(self.chars), max(ends)
+
+
+def _ends(char: str, text: str, at: int) -> Iterator[int]:
+    """Where the character ends in each reading of what stands in the text at this place."""
+    there = text[at : at + 1]
+    if there == char or there.lower() == char.lower():
+        yield at + 1
+    if there in _ESCAPE_BEGINS:
+        yield from (found.end() for form in _escaped(char) if (found := form.match(text, at)))
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -188,11 +193,9 @@ def _needles(secret: str) -> list[_Needle]:
         else:
             chars += char
     # A secret that is a word of our own would make every text unprintable, and is in each of them anyway.
-    if len(secret) < _SHORTEST or len(chars) < _SHORTEST - 2 or _is_own(chars):
+    if len(secret) < _SHORTEST or len(chars) < _SHORTEST - 2 or chars.lower() in _OWN_WORDS:
         return []
     stub = min(len(chars), max(_SHORTEST, min(10, len(chars) // 2)))
-    while _is_own(chars[:stub]):
-        stub += 1
     least = stub
     while least < len(chars) and _is_word(chars[:least]):
         least += 1
@@ -215,10 +218,6 @@ def _inner_base64(data: bytes, shift: int) -> str:
 
 def _urlsafe(code: str) -> str:
     return code.replace("+", "-").replace("/", "_")
-
-
-def _is_own(chars: str) -> bool:
-    return chars.lower() in _OWN_WORDS
 
 
 # --- the check --------------------------------------------------------------------------------------------
@@ -280,7 +279,7 @@ class Redactor:
         return cls(secrets)
 
     def text(self, value: str, limit: int = LIMIT) -> Redacted:
-        """The text as it may be shown, at most `limit` characters (the ellipsis included). Never raises.
+        """The text as it may be shown, at most `limit` characters (the ellipsis included), or `REFUSED`. Never raises.
 
         Redacting the result again changes nothing. Of a long text only the first 16 KiB are read.
         """

@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
@@ -209,8 +210,8 @@ def test_a_secret_that_is_our_own_word_is_ignored() -> None:
 
 
 def test_a_secret_that_begins_like_our_own_word_is_found() -> None:
-    redactor = knows("redacted-1234-abcd")
-    assert redactor.text("is redacted-1234-abcd ok") == "is [redacted] ok"
+    redactor = knows("redacted99887766")
+    assert redactor.text("is redacted99887766 ok") == "is [redacted] ok"
     assert (redactor.ignored, redactor.refused) == (0, 0)
 
 
@@ -387,6 +388,62 @@ SURVIVORS = [
 @pytest.mark.parametrize("said", SURVIVORS)
 def test_ordinary_words_survive(said: str) -> None:
     assert knows(KEY).text(said) == said
+
+
+# --- the corpus -------------------------------------------------------------------------------------------
+
+CORPUS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "corpus" / "dev.jsonl").read_text("utf-8").split("\n")
+    if line
+]
+MESSAGES = {"message", "msg", "errorMessage", "detail", "raw", "error", "status_msg", "param"}
+
+
+def messages(found: Any) -> set[str]:
+    """Every error message that a scenario's replies hold, also inside events and inside JSON in a string."""
+    if isinstance(found, dict):
+        own = {text for name, text in found.items() if name in MESSAGES and isinstance(text, str)}
+        return own.union(*map(messages, found.values()))
+    if isinstance(found, list):
+        return set().union(*map(messages, found))
+    if isinstance(found, str):
+        lines = [line.removeprefix("data:").strip() for line in found.splitlines()]
+        return set().union(*(messages(json.loads(line)) for line in lines if is_json(line)))
+    return set()
+
+
+def is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except ValueError:
+        return False
+
+
+def test_the_messages_of_the_corpus_survive() -> None:
+    said = set().union(*(messages(case["replies"]) for case in CORPUS if case["kind"] != "secret_echo"))
+    assert len(said) > 100
+    redactor = knows(KEY)
+    for text in said:
+        kept = re.sub(r"(request id: )\w+", r"\1[id]", text).replace("\r", "")
+        assert redactor.text(text, 10_000) == kept
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CORPUS if case["kind"] == "secret_echo"], ids=lambda case: case["id"]
+)
+def test_what_the_corpus_calls_secret_goes_and_the_words_around_it_stay(case: dict[str, Any]) -> None:
+    def fill(text: str) -> str:
+        for name, value in {"KEY": KEY, "KEY:b64": b64(KEY), "KEY:url": quote(KEY, safe=""), "MODEL": "m-1"}.items():
+            text = text.replace(f"{{{{{name}}}}}", value)
+        return text
+
+    redactor = knows(KEY)
+    shown = [redactor.text(fill(text)) for text in messages(case["replies"])]
+    assert shown
+    for text in shown:
+        assert not [secret for secret in case["expect"]["absent"] if fill(secret) in text]
+        assert all(fill(words) in text for words in case["expect"].get("present", []))
 
 
 # --- order and bounds -------------------------------------------------------------------------------------
