@@ -167,6 +167,8 @@ class EmbeddedServer:
     # --- starting -----------------------------------------------------------------------------------------
 
     def _launch(self, lock: int) -> None:
+        if self._process is not None:
+            self._process.wait()  # an earlier try of ours: the lock is free, so it has ended
         version = self._cluster / "PG_VERSION"
         binaries = self._binaries(int(version.read_text()) if version.exists() else None)
         if not version.exists():
@@ -240,7 +242,7 @@ class EmbeddedServer:
                 host=str(self._sockets), port=PORT, user=ROLE, dbname=DATABASE, connect_timeout=2, options=""
             ).close()
         except psycopg.OperationalError as error:
-            return str(error).strip().splitlines()[-1].strip()
+            return str(error).strip().splitlines()[0]
         return None
 
     def _last_words(self) -> str:
