@@ -114,7 +114,7 @@ class Schedule:
             async with asyncio.timeout(STUCK_S / 2):
                 sleep = await self._claim_and_start()
             self._dispatched_at = suspended_clock()
-        except (*DATABASE_ERRORS, TimeoutError) as error:
+        except DATABASE_ERRORS as error:
             self._metrics.database_error()
             log.warning("could not claim", action="claim_failed", error=type(error).__name__)
             sleep = _RETRY_S
@@ -221,7 +221,7 @@ class Schedule:
         try:
             async with asyncio.timeout(STUCK_S):
                 await self._store.save(batch)
-        except (*DATABASE_ERRORS, TimeoutError) as error:
+        except DATABASE_ERRORS as error:
             self._metrics.database_error()
             log.warning("could not save", action="save_failed", verdicts=len(batch), error=type(error).__name__)
             return False

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from sqlalchemy.exc import SQLAlchemyError
 
-DATABASE_ERRORS: tuple[type[Exception], ...] = (SQLAlchemyError, OSError)
+DATABASE_ERRORS: tuple[type[Exception], ...] = (SQLAlchemyError, OSError)  # a TimeoutError is an OSError
