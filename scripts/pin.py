@@ -23,7 +23,17 @@ def resolve(pyproject: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "pyproject.toml"
         source.write_text(_BLOCK.sub("", pyproject), encoding="utf-8")
-        command = ["uv", "pip", "compile", "--universal", "--all-extras", "--no-annotate", "--no-header", "-q", str(source)]
+        command = [
+            "uv",
+            "pip",
+            "compile",
+            "--universal",
+            "--all-extras",
+            "--no-annotate",
+            "--no-header",
+            "-q",
+            str(source),
+        ]
         found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [line.replace('"', "'") for line in found.splitlines() if _LINE.match(line)]
 

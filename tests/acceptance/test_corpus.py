@@ -23,11 +23,7 @@ from tests.peer import load_corpus, playing
 KEY = "sk-test-Zq8/Tr+4vB1=xN7m"
 MODEL = "probe-model-1"
 
-SCENARIOS = [
-    scenario
-    for scenario in load_corpus()
-    if scenario.dialect in DIALECTS and scenario.contract in CONTRACTS
-]
+SCENARIOS = [scenario for scenario in load_corpus() if scenario.dialect in DIALECTS and scenario.contract in CONTRACTS]
 
 
 def route_for(scenario: Scenario, base_url: str) -> Route:
