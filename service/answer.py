@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from service.dialects import Dialect
+from service.dialects.base import cap_field
 from service.model import Ask, Body, End, Exchange, Refusal, Route
 from service.refusal import DECIDED_BY_STATUS_LINE, is_error_object, looks_like_html, read_refusal
 from service.sse import Decoder, OverlongError
@@ -69,6 +70,8 @@ class Answer:
     ) -> None:
         self._dialect = dialect
         self._ask = ask
+        self._cap_field = cap_field(dialect, ask)
+        self._other_cap_field = _other_cap_field(dialect, ask)
         self.status = status
         self._headers = headers
         self._now = now
@@ -167,6 +170,7 @@ class Answer:
             labelled_events="event-stream" in self._headers.get("content-type", ""),
             completion=completion,
             cached=from_cache(self._headers),
+            other_cap_field=self._other_cap_field,
             bytes_read=self.bytes_read,
             **times,
         )
@@ -208,7 +212,12 @@ class Answer:
         return (self._read_refusal(collected), False) if is_error_object(value) else (None, False)
 
     def _read_refusal(self, body: bytes) -> Refusal:
-        return read_refusal(self.status, self._headers, body, cap_field=self._ask.tokens_field, now=self._now)
+        return read_refusal(self.status, self._headers, body, cap_field=self._cap_field, now=self._now)
+
+
+def _other_cap_field(dialect: Dialect, ask: Ask) -> str | None:
+    """Only where nothing is configured: a route that is, is held to its own field."""
+    return dialect.cap_fields[1] if ask.tokens_field is None and len(dialect.cap_fields) > 1 else None
 
 
 def from_cache(headers: Mapping[str, str]) -> bool:

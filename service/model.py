@@ -249,7 +249,7 @@ class Message:
 class Ask:
     """One question of a ladder, free of any dialect. `rung` names it; a repetition has the same rung.
 
-    `pause` asks for a short jittered wait before sending. `tokens_field` overrides the route's token-cap field.
+    `pause` asks for a short jittered wait before sending. `tokens_field` None: the dialect's own token-cap field.
     """
 
     rung: str
@@ -258,13 +258,15 @@ class Ask:
     choice: Choice = Choice.NONE
     parallel: bool | None = None
     include_usage: bool = True
-    tokens_field: str = "max_tokens"
+    tokens_field: str | None = None
     pause: bool = False
 
     @property
     def shape(self) -> str:
         """The request's shape in a few words, for people: what was asked, not the text of it."""
-        words = [f"tools, choice {self.choice}" if self.tools else "no tools", self.tokens_field]
+        words = [f"tools, choice {self.choice}" if self.tools else "no tools"]
+        if self.tokens_field is not None:
+            words.append(self.tokens_field)
         if self.parallel is not None:
             words.append(f"parallel_tool_calls {str(self.parallel).lower()}")
         if not self.include_usage:
@@ -396,6 +398,7 @@ class Exchange:
     labelled_events: bool = True  # the content type announced an event stream
     completion: bool = False  # a JSON body that is one whole completion
     cached: bool = False
+    other_cap_field: str | None = None  # the token-cap field that may be tried when this one is refused by name
     flowing: bool = False  # deltas still came when the deadline passed
     own_lag: bool = False  # our own event loop was late by more than a second meanwhile
     bytes_read: int = 0

@@ -100,4 +100,5 @@ def json_body(*, completion: bool = True) -> Exchange:
 
 def to(ask: Ask, exchange: Exchange) -> Exchange:
     """The same answer, to another ask."""
-    return replace(exchange, ask=ask)
+    other = exchange.other_cap_field if ask.tokens_field is None else None
+    return replace(exchange, ask=ask, other_cap_field=other)

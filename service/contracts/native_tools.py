@@ -129,16 +129,16 @@ def _wanted(route: Route, nonce: str, exchanges: Sequence[Exchange]) -> Ask | No
     if seen is Seen.REFUSED:
         refusal = refusal_of(last)
         if refusal is not None and refusal.kind is not None:
-            return _other_cap_field(route, last, refusal)
+            return _other_cap_field(last, refusal)
     elif seen not in ACCEPTED or last.cached:
         return None
     return _without_stream_options(route, nonce, exchanges) or _climb(route, nonce, last, live(exchanges))
 
 
-def _other_cap_field(route: Route, last: Exchange, refusal: Refusal) -> Ask | None:
-    """A route without a configured field that refuses `max_tokens` by name is asked with `max_completion_tokens`."""
-    if refusal.kind is Refused.TOKEN_CAP and route.token_cap.field is None and last.ask.tokens_field == "max_tokens":
-        return replace(last.ask, tokens_field="max_completion_tokens")
+def _other_cap_field(last: Exchange, refusal: Refusal) -> Ask | None:
+    """A route without a configured field that refuses the usual one by name is asked with the dialect's other one."""
+    if refusal.kind is Refused.TOKEN_CAP and last.other_cap_field is not None:
+        return replace(last.ask, tokens_field=last.other_cap_field)
     return None
 
 
@@ -201,7 +201,7 @@ def _ask(route: Route, rung: str, nonce: str, last: Exchange | None, *, pause: b
         choice=Choice.NONE if control else Choice.FORCED if rung == FORCED else Choice.AUTO,
         parallel=route.parallel_tool_calls if rung in (FORCED, AUTO) else None,
         include_usage=last.ask.include_usage if last else route.include_usage,
-        tokens_field=last.ask.tokens_field if last else route.token_cap.field or "max_tokens",
+        tokens_field=last.ask.tokens_field if last else route.token_cap.field,
         pause=pause,
     )
 

@@ -171,6 +171,8 @@ class Dialect(Protocol):
     """One API. `name` is the word in the configuration."""
 
     name: str
+    cap_fields: tuple[str, ...]
+    """The token-cap fields of the API, the usual one first."""
 
     def encode(self, route: Route, ask: Ask) -> WireRequest:
         """The request for an ask, without the credential. Pure."""
@@ -187,6 +189,11 @@ class Dialect(Protocol):
     def is_completion(self, body: Any) -> bool:
         """Whether a JSON body is a whole answer of this dialect, wrapped or not."""
         ...
+
+
+def cap_field(dialect: Dialect, ask: Ask) -> str:
+    """The token-cap field that an ask is sent with."""
+    return ask.tokens_field or dialect.cap_fields[0]
 
 
 def bearer_or_header(route: Route, credentials: Credentials) -> dict[str, str]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from service.dialects.base import Reader, bearer_or_header, merge
+from service.dialects.base import Reader, bearer_or_header, cap_field, merge
 from service.dialects.calls import Draft
 from service.model import Ask, Choice, Credentials, Route, Tool, WireRequest
 from service.refusal import is_error_object
@@ -198,13 +198,14 @@ class OpenAIChat:
     twice, and the base's query is kept)."""
 
     name = "openai-chat"
+    cap_fields: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
 
     def encode(self, route: Route, ask: Ask) -> WireRequest:
         body: dict[str, Any] = {
             "model": route.model,
             "messages": [{"role": message.role, "content": message.text} for message in ask.messages],
             "stream": True,
-            ask.tokens_field: route.token_cap.value,
+            cap_field(self, ask): route.token_cap.value,
         }
         if ask.include_usage:
             body["stream_options"] = {"include_usage": True}
@@ -234,7 +235,7 @@ class OpenAIChat:
         return bearer_or_header(route, credentials)
 
     def reader(self, route: Route, ask: Ask, headers: Mapping[str, str], now: datetime) -> Reader:
-        return ChatReader(ask, cap=route.token_cap.value, cap_field=ask.tokens_field, headers=headers, now=now)
+        return ChatReader(ask, cap=route.token_cap.value, cap_field=cap_field(self, ask), headers=headers, now=now)
 
     def is_completion(self, body: Any) -> bool:
         if not isinstance(body, dict):

@@ -42,7 +42,10 @@ def climb(script: Script, route: Route = ROUTE) -> list[Exchange]:
     exchanges: list[Exchange] = []
     used: dict[str, int] = {}
     while (ask := CONTRACT.next_ask(route, "bcdfgh", exchanges)) is not None:
-        keys = [f"{ask.rung}/no_options"] * (not ask.include_usage) + [f"{ask.rung}/{ask.tokens_field}", ask.rung]
+        keys = [f"{ask.rung}/no_options"] * (not ask.include_usage) + [
+            f"{ask.rung}/{ask.tokens_field or 'max_tokens'}",
+            ask.rung,
+        ]
         key = next(key for key in keys if key in script)
         row = script[key]
         answers = [row] if isinstance(row, Exchange) else list(row)
@@ -55,7 +58,7 @@ R4, R5, R503 = refused(400), refused(500), refused(503, hint=Refused.OVERLOAD)
 FLAGGED = replace(ROUTE, parallel_tool_calls=False)
 COMPLETION_TOKENS = replace(ROUTE, token_cap=TokenCap("max_completion_tokens"))
 OPTIONS = refused(400, names_stream_options=True)
-CAP = refused(400, Refused.TOKEN_CAP)
+CAP = replace(refused(400, Refused.TOKEN_CAP), other_cap_field="max_completion_tokens")
 
 # name: (script, route, status, reason, rungs asked, rule, quirks that must be there)
 CASES: dict[str, tuple[Script, Route, str, str | None, str, str, set[str]]] = {
