@@ -21,8 +21,10 @@ from service.sse import Decoder, OverlongError
 BODY_LIMIT = 8 * 1024 * 1024
 ERROR_LIMIT = 64 * 1024
 DRAIN_LIMIT = 64 * 1024
-_SNIFF = b" \t\r\n"
+_BLANK = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
+# How a body begins that is a page or JSON; no line of an event stream begins so.
+_COLLECTED = (b"<", b"{", b"[", b'"')
 _HIT_HEADERS_NOT = frozenset({"cache-control"})
 
 
@@ -131,13 +133,13 @@ class Answer:
             self._body += chunk
         else:
             self._head += chunk
-            self._sniff()
+            self._sniff(chunk)
 
-    def _sniff(self) -> None:
-        start = bytes(self._head).removeprefix(_BOM).lstrip(_SNIFF)
-        if not start:
+    def _sniff(self, chunk: bytes) -> None:
+        """Decide which kind of body this is, once there is more than white space or a part of a BOM."""
+        if _BOM.startswith(self._head) or not chunk.strip(_BLANK):
             return
-        if start[:1] in (b"{", b"[", b"<"):
+        if bytes(self._head).removeprefix(_BOM).lstrip(_BLANK).startswith(_COLLECTED):
             self._body = self._head
         else:
             self._streaming = True
@@ -188,14 +190,16 @@ class Answer:
             return Body.UNREADABLE
         if self._streaming:
             return Body.EVENTS
-        text = bytes(self._body or b"").removeprefix(_BOM).lstrip(_SNIFF)
+        text = bytes(self._body or b"").removeprefix(_BOM).lstrip(_BLANK)
         if not text:
             return Body.NONE
         if looks_like_html(text[:4096].decode("utf-8", "replace")):
             return Body.HTML
         if text[:1] in (b"{", b"["):
             return Body.JSON
-        return Body.TEXT if not self.accepted else Body.HTML if text[:1] == b"<" else Body.EVENTS
+        if not self.accepted:
+            return Body.TEXT
+        return Body.HTML if text[:1] == b"<" else Body.JSON
 
     def _refusal(self, end: End, body: Body) -> tuple[Refusal | None, bool]:
         """The refusal, and whether a JSON body is a completion."""
