@@ -21,6 +21,7 @@ from service.sse import Decoder, OverlongError
 BODY_LIMIT = 8 * 1024 * 1024
 ERROR_LIMIT = 64 * 1024
 DRAIN_LIMIT = 64 * 1024
+_GZIP_MAGIC = 0x1F
 _BLANK = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 # How a body begins that is a page or JSON; no line of an event stream begins so.
@@ -28,40 +29,69 @@ _COLLECTED = (b"<", b"{", b"[", b'"')
 _HIT_HEADERS_NOT = frozenset({"cache-control"})
 
 
-class EncodingError(Exception):
-    """The body isn't what its content encoding says, or the encoding isn't known."""
+class UnknownEncodingError(Exception):
+    """A content encoding that we didn't ask for and can't undo."""
 
 
 class Inflater:
-    """Undoes a content encoding piece by piece, never giving out more than it is allowed to."""
+    """Undoes a content encoding piece by piece, never giving out more than it is allowed to.
+
+    `broken` says that the bytes aren't what the encoding's name says; what came before the fault is given out, so that
+    it doesn't matter where the network cut them. Bytes behind a whole gzip member that aren't another one are dropped.
+    """
 
     def __init__(self, encoding: str) -> None:
+        """Raises `UnknownEncodingError`."""
         self._encoding = encoding.strip().lower()
-        self._inflate = self._fresh()
-
-    def _fresh(self) -> Any:
-        if self._encoding in ("", "identity"):
-            return None
-        if self._encoding in ("gzip", "x-gzip"):
-            return zlib.decompressobj(16 + zlib.MAX_WBITS)
-        if self._encoding == "deflate":
-            return zlib.decompressobj()
-        raise EncodingError(self._encoding)
+        if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise UnknownEncodingError(self._encoding)
+        self._plain = self._encoding in ("", "identity")
+        self._inflate: Any = None
+        self._whole = False
+        self._over = False
+        self.broken = False
 
     def feed(self, chunk: bytes, limit: int) -> bytes:
         """The decoded bytes, at most `limit` of them."""
-        if self._inflate is None:
+        if self._plain:
             return chunk[:limit]
         out = bytearray()
-        try:
-            while chunk and len(out) < limit:
+        while chunk and len(out) < limit and not (self.broken or self._over):
+            if self._inflate is None:
+                if self._whole and chunk[0] != _GZIP_MAGIC:
+                    self._over = True
+                    break
+                self._inflate = self._fresh(chunk[0])
+            before = self._inflate.copy()
+            try:
                 out += self._inflate.decompress(chunk, limit - len(out))
-                chunk = self._inflate.unconsumed_tail
-                if self._inflate.eof:
-                    chunk, self._inflate = self._inflate.unused_data, self._fresh()
-        except zlib.error as error:
-            raise EncodingError(self._encoding) from error
+            except zlib.error:
+                self.broken = True
+                return bytes(out + _as_far_as_whole(before, chunk, limit - len(out)))
+            chunk = self._inflate.unconsumed_tail
+            if self._inflate.eof:
+                chunk, self._inflate = self._inflate.unused_data, None
+                self._whole = True
         return bytes(out)
+
+    def _fresh(self, first: int) -> Any:
+        if self._encoding != "deflate":
+            return zlib.decompressobj(16 + zlib.MAX_WBITS)
+        # Servers send both forms under this name; a zlib header is told by its first byte (RFC 1950 §2.2).
+        return zlib.decompressobj(zlib.MAX_WBITS if first & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS)
+
+
+def _as_far_as_whole(inflate: Any, chunk: bytes, limit: int) -> bytes:
+    """What can be decoded of a chunk before the fault in it."""
+    out = bytearray()
+    try:
+        for at in range(len(chunk)):
+            out += inflate.decompress(chunk[at : at + 1], limit - len(out))
+            if len(out) >= limit:
+                break
+    except zlib.error:
+        pass
+    return bytes(out)
 
 
 class Answer:
@@ -91,14 +121,17 @@ class Answer:
         self.over_limit = False
         try:
             self._inflater = Inflater(headers.get("content-encoding", ""))
-        except EncodingError:
+        except UnknownEncodingError:
             self._unreadable = True
 
     @property
     def enough(self) -> bool:
-        if self._unreadable or self.over_limit or self._reader.error is not None:
-            return True
-        return self._reader.done and (self._reader.complete or self._drained > DRAIN_LIMIT)
+        return self._unreadable or self.over_limit or self._sated or self._drained > DRAIN_LIMIT
+
+    @property
+    def _sated(self) -> bool:
+        """Whether nothing that could still come would be read."""
+        return self._reader.error is not None or (self._reader.done and self._reader.complete)
 
     @property
     def announced(self) -> bool:
@@ -116,11 +149,7 @@ class Answer:
         """Take bytes as they came from the socket."""
         if self._inflater is None:
             return
-        try:
-            chunk = self._inflater.feed(chunk, self._limit - self.bytes_read + 1)
-        except EncodingError:
-            self._unreadable = True
-            return
+        chunk = self._inflater.feed(chunk, self._limit - self.bytes_read + 1)
         self.bytes_read += len(chunk)
         if self.bytes_read > self._limit:
             self.over_limit = True
@@ -134,6 +163,8 @@ class Answer:
         else:
             self._head += chunk
             self._sniff(chunk)
+        if self._inflater.broken and not self._reader.done:
+            self._unreadable = True
 
     def _sniff(self, chunk: bytes) -> None:
         """Decide which kind of body this is, once there is more than white space or a part of a BOM."""
@@ -148,6 +179,8 @@ class Answer:
     def _events(self, chunk: bytes) -> None:
         try:
             for event in self._decoder.feed(chunk):
+                if self._sated:
+                    break
                 self._reader.read(event)
         except OverlongError:
             self.over_limit = True
