@@ -7,6 +7,7 @@ an event stream. A refused one is collected up to its own, smaller cap.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from datetime import datetime
@@ -26,6 +27,8 @@ _BLANK = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 # How a body begins that is a page or JSON; no line of an event stream begins so.
 _COLLECTED = (b"<", b"{", b"[", b'"')
+# As a word (`MISS, HIT`), in a Cache-Status list (RFC 9211: `edge; hit`), or as a proxy's `TCP_MEM_HIT`.
+_HIT = re.compile(r"(?:^|[\s,;_])hit(?:$|[\s,;])")
 _HIT_HEADERS_NOT = frozenset({"cache-control"})
 
 
@@ -260,7 +263,7 @@ def _other_cap_field(dialect: Dialect, ask: Ask) -> str | None:
 def from_cache(headers: Mapping[str, str]) -> bool:
     """Whether a cache header says HIT: the answer isn't the route's of today."""
     return any(
-        "cache" in name and name not in _HIT_HEADERS_NOT and "hit" in value.lower().replace(",", " ").split()
+        "cache" in name and name not in _HIT_HEADERS_NOT and _HIT.search(value.lower())
         for name, value in headers.items()
     )
 
