@@ -58,7 +58,8 @@ def see(exchange: Exchange) -> Seen:
     if exchange.body is Body.HTML:
         return Seen.HTML
     if exchange.body is Body.JSON:
-        return Seen.JSON if exchange.end in (End.COMPLETE, End.ENOUGH) else Seen.EARLY_END
+        whole = exchange.completion or exchange.end in (End.COMPLETE, End.ENOUGH)
+        return Seen.JSON if whole else Seen.EARLY_END
     if exchange.body is Body.UNREADABLE or (reading is not None and reading.broken is not None):
         return Seen.BROKEN
     if reading is None or reading.announced is None:
