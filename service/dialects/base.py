@@ -91,7 +91,8 @@ class Reader(ABC):
         if not data:
             return
         if data.startswith(":"):
-            self.quirks.add("comment_as_data")
+            if not self.done:
+                self.quirks.add("comment_as_data")
             return
         self.events += 1
         self._read(event, data)
@@ -140,6 +141,11 @@ class Reader(ABC):
             tokens_out=self.tokens_out,
         )
 
+    def mark_broken(self, reason: str) -> None:
+        """The stream can't be read from here on. What follows the announced end can't break it any more."""
+        if not self.done:
+            self.broken = self.broken or reason
+
     def fail(self, error: Any) -> None:
         """An error came: the parsed object, or its text."""
         if self.done:
@@ -163,7 +169,7 @@ class Reader(ABC):
             return json.loads(data)
         except (ValueError, RecursionError):
             if not event.unterminated:
-                self.broken = self.broken or "data_not_json"
+                self.mark_broken("data_not_json")
             return None
 
 

@@ -54,7 +54,7 @@ class ChatReader(Reader):
         if chunk is None:
             return
         if not isinstance(chunk, dict):
-            self.broken = self.broken or "event_not_object"
+            self.mark_broken("event_not_object")
             return
         self._chunk(chunk)
 
@@ -84,18 +84,18 @@ class ChatReader(Reader):
             if isinstance(choices[0], dict):
                 self._choice(choices[0])
             else:
-                self.broken = self.broken or "choice_not_object"
+                self.mark_broken("choice_not_object")
         elif "choices" not in chunk and _is_foreign(chunk):
-            self.broken = self.broken or "foreign_dialect"
+            self.mark_broken("foreign_dialect")
 
     def _choice(self, choice: dict[str, Any]) -> None:
         delta = choice.get("delta")
         if isinstance(delta, dict):
             self._delta(delta)
         elif choice.get("message"):
-            self.broken = self.broken or "message_not_delta"
+            self.mark_broken("message_not_delta")
         elif isinstance(choice.get("text"), str):
-            self.broken = self.broken or "foreign_dialect"
+            self.mark_broken("foreign_dialect")
         self._end(choice)
 
     def _end(self, choice: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ class ChatReader(Reader):
 
     def _begin(self, call_id: str) -> Draft | None:
         if len(self.drafts) >= _MOST_CALLS:
-            self.broken = self.broken or "too_many_calls"
+            self.mark_broken("too_many_calls")
             return None
         draft = Draft(call_id)
         self.drafts.append(draft)
