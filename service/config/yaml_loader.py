@@ -47,7 +47,7 @@ def read(content: bytes) -> Document:
     """Read one YAML document. Never raises for what is in it: every fault is noted with its line."""
     document = Document()
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode()
         if odd := yaml.reader.Reader.NON_PRINTABLE.search(text):
             document.faults.append(((), text.count("\n", 0, odd.start()) + 1, "holds a control character"))
             return document
