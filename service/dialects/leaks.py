@@ -7,7 +7,7 @@ name: each family wants its marker *and* something that is called. Every search 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 _BAR = r"[|｜]"
@@ -16,7 +16,7 @@ _SEP = r"[_▁]"
 # Special tokens of chat templates; they have no business in text whatever stands around them.
 _TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("dsml", re.compile(rf"<{_BAR}{{1,2}}DSML{_BAR}{{1,2}}\s?(?:tool_calls|function_calls|invoke)")),
-    ("kimi", re.compile(r"<\|tool_calls?_(?:section_)?begin\|>")),
+    ("kimi", re.compile(r"<\|\s?tool_calls?_(?:section_)?begin\s?\|>")),
     ("deepseek", re.compile(rf"<{_BAR}tool{_SEP}calls?{_SEP}begin{_BAR}>")),
     ("mistral", re.compile(r"\[TOOL_CALLS\]")),
     ("llama", re.compile(r"<\|python_tag\|>")),
@@ -25,12 +25,16 @@ _TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _REACH = 400
 _TRIES = 50
 
-_XML_INVOKE = re.compile(r"<(?:antml:)?(?:invoke\s+name=|function_calls>\s*<|tool_use>\s*[<{]|use_tool\b)")
-_HERMES = re.compile(r"<\|?tool_call\|?>\s*(?:\{|<function=|\[|call:)")
-_HERMES_NAMED = re.compile(r"<\|?tool_call\|?>\s*(?:functions\.)?([A-Za-z_][\w.-]{0,99})")
+# Behind the opening of a call: an object that names a function, a list of such, or a function's own tag.
+_NAMED_CALL = re.compile(
+    r"\s*(?:<function=\w|call:\w|[{\[][^<]{0,300}?[\"'](?:name|function)[\"']\s?:\s?(?:[\"']\w|\{\s?[\"']name))"
+)
+_XML_INVOKE = re.compile(r"<(?:antml:)?invoke\s+name=[\"']?([\w.:-]{1,100})|<(?:tool_use|use_tool)>")
+_HERMES = re.compile(r"<\|?tool_call\|?>")
+_HERMES_NAME = re.compile(r"\s*(?:functions\.)?([A-Za-z_][\w.-]{0,99})")
 _FUNCTION_TAG = re.compile(r"<function=([A-Za-z_][\w.-]{0,99})")
 _HARMONY_WORDS = re.compile(r"<\|(?:channel|start|message|call|constrain)\|>|commentary|assistant")
-_FENCE = re.compile(r"```(?:tool_code|tool_call|tool_calls|json|python|xml)?\s*\n?")
+_FENCE = re.compile(r"```(?:[\w-]{1,20}(?=\s))?\s*")
 
 _MARKUP_IN_VALUE = re.compile(
     rf"</?(?:tool_call|tool_calls|parameter|invoke|function_calls?|function|arg_value|arg_key|tool_response)\b[^<>]{{0,80}}>"
@@ -48,8 +52,7 @@ def find_leak(text: str, tools: Sequence[str]) -> str | None:
     """The family of a tool call that was written into `text`, None when there is none. `tools` are the declared
     names."""
     for family, pattern in _TOKENS:
-        match = pattern.search(text)
-        if match and _calls_something(text[match.end() : match.end() + _REACH], tools):
+        if any(_calls_something(rest, tools) for _, rest in _behind(pattern, text)):
             return family
     for family, detect in _FAMILIES:
         if detect(text, tools):
@@ -57,33 +60,62 @@ def find_leak(text: str, tools: Sequence[str]) -> str | None:
     return None
 
 
+def _behind(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """The first places where a marker stands, each with what follows it: an earlier one may be a mere mention."""
+    for match in islice(pattern.finditer(text), _TRIES):
+        yield match, text[match.end() : match.end() + _REACH]
+
+
 def _calls_something(rest: str, tools: Sequence[str]) -> bool:
-    return "{" in rest or "name=" in rest or any(name in rest for name in tools)
+    """Whether arguments or a call begin here; a name in a sentence is none."""
+    called = (rf"{re.escape(name)}\s{{0,2}}[(\[<:.]\S" for name in tools)
+    return "{" in rest or "name=" in rest or any(re.search(pattern, rest) for pattern in called)
+
+
+def _kimi(text: str, tools: Sequence[str]) -> bool:
+    """What is left of the format when the serving side drops its special tokens: `functions.name:0{…}`."""
+    return any(
+        re.search(rf"\bfunctions\.{re.escape(name)}:\d{{1,3}}\s?(?:<\|\s?tool_call_argument_begin\s?\|>\s?)?\{{", text)
+        for name in tools
+    )
 
 
 def _harmony(text: str, tools: Sequence[str]) -> bool:
-    for name in tools:
-        at = text.find(f"to=functions.{name}")
-        if at >= 0 and _HARMONY_WORDS.search(text) and "{" in text[at : at + _REACH]:
-            return True
-    return "<|call|>" in text and "to=functions." in text
+    if not _HARMONY_WORDS.search(text):
+        return False
+    names = "|".join(re.escape(name) for name in tools)
+    recipient = re.compile(rf"to=(?:(?:functions\.)?(?:{names})\b|functions\.\w)")
+    return any("{" in rest for _, rest in _behind(recipient, text))
 
 
 def _hermes(text: str, tools: Sequence[str]) -> bool:
-    if _HERMES.search(text):
-        return True
-    match = _HERMES_NAMED.search(text)
-    return bool(match and match[1] in tools)
+    for _, rest in _behind(_HERMES, text):
+        name = _HERMES_NAME.match(rest)
+        if _NAMED_CALL.match(rest) or (name and name[1] in tools):
+            return True
+    return False
 
 
 def _function_tag(text: str, tools: Sequence[str]) -> bool:
-    match = _FUNCTION_TAG.search(text)
-    return bool(match and match[1] in tools)
+    return any(match[1] in tools for match, _ in _behind(_FUNCTION_TAG, text))
+
+
+def _xml_invoke(text: str, tools: Sequence[str]) -> bool:
+    """`<invoke name="…">` of a declared tool or with parameters in it, or a tag that is the tool's own name."""
+    for match, rest in _behind(_XML_INVOKE, text):
+        if match[1] in tools or re.search(r"<(?:antml:)?parameter\s+name=|<(?:tool_name|server_name|arguments)>", rest):
+            return True
+    return any(re.search(rf"<{re.escape(name)}>\s{{0,9}}(?:<\w|\{{)", text) for name in tools)
 
 
 def _fenced(text: str, tools: Sequence[str]) -> bool:
-    for match in islice(_FENCE.finditer(text), _TRIES):
+    at = 0
+    for _ in range(_TRIES):
+        match = _FENCE.search(text, at)
+        if match is None:
+            return False
         close = text.find("```", match.end())
+        at = close + 3 if close >= 0 else len(text)
         block = text[match.end() : close if close >= 0 else len(text)][: 4 * _REACH]
         if _json(block, tools) or _pythonic(block, tools):
             return True
@@ -92,37 +124,43 @@ def _fenced(text: str, tools: Sequence[str]) -> bool:
 
 def _pythonic(text: str, tools: Sequence[str]) -> bool:
     """`[name(value="ok")]`, `call:name{value:ok}` or a text that is one call expression and nothing else."""
+    alone = text[: 2 * _REACH].lstrip().lstrip("`").lstrip()
     for name in tools:
         escaped = re.escape(name)
         if re.search(rf"call:\s?(?:default_api[:.])?{escaped}\s?[({{]", text):
             return True
-        if re.search(rf"\[\s?{escaped}\(\s?\w+\s?=", text):
+        if re.search(rf"(?:\[|_calls?>)\s?{escaped}\(\s?\w+\s?=", text):
             return True
-        alone = text.strip().strip("`").strip()
         if re.match(rf"(?:print\()?(?:default_api\.|functions\.)?{escaped}\(\s?(?:\w+\s?=|[\"'{{])", alone):
             return True
     return False
 
 
+_ARGUMENTS = re.compile(
+    # A schema under "parameters" is the declaration of a tool, quoted, not a call of it.
+    r"""["'](?:arguments|parameters|args|input|params|action_input)["']\s?:(?!\s*\{\s*["'](?:type|properties)["']\s*:)"""
+)
+
+
 def _json(text: str, tools: Sequence[str]) -> bool:
     """An object that names a declared tool beside its arguments; also one that is cut off behind them."""
     for name in tools:
-        quoted = re.escape(name)
-        named = rf'"(?:name|function|tool|tool_name|recipient_name|action)"\s?:\s?"(?:functions\.)?{quoted}"'
-        for match in islice(re.finditer(named, text), _TRIES):
-            around = text[max(0, match.start() - _REACH) : match.end() + _REACH]
-            if re.search(r'"(?:arguments|parameters|args|input|params|action_input)"\s?:', around):
+        quoted = rf"""["'](?:functions\.)?{re.escape(name)}["']"""
+        named = re.compile(rf"""["'](?:name|function|tool|tool_name|recipient_name|action)["']\s?:\s?{quoted}""")
+        for match in islice(named.finditer(text), _TRIES):
+            if _ARGUMENTS.search(text[max(0, match.start() - _REACH) : match.end() + _REACH]):
                 return True
-        if re.search(rf'\{{\s?"{quoted}"\s?:\s?\{{', text):
+        if re.search(rf"\{{\s?{quoted}\s?:\s?\{{", text):
             return True
     return False
 
 
 _FAMILIES: tuple[tuple[str, Callable[[str, Sequence[str]], bool]], ...] = (
+    ("kimi", _kimi),
     ("harmony", _harmony),
     ("hermes", _hermes),
     ("llama", _function_tag),
-    ("xml_invoke", lambda text, _tools: bool(_XML_INVOKE.search(text))),
+    ("xml_invoke", _xml_invoke),
     ("fenced", _fenced),
     ("pythonic", _pythonic),
     ("json", _json),
