@@ -42,11 +42,11 @@ class Draft:
         """Take a name or a piece of one. Returns the quirk that this is, if any."""
         if not self.name:
             self.name = fragment
-        elif self.name in declared:
-            return "name_repeated" if fragment == self.name else None
         elif any(name.startswith(self.name + fragment) for name in declared):
             self.name += fragment
             return "name_fragmented"
+        elif fragment == self.name and self.name in declared:
+            return "name_repeated"
         return None
 
     def add_arguments(self, fragment: Any) -> None:
@@ -87,8 +87,8 @@ def judge_calls(drafts: Sequence[Draft], tools: Sequence[Tool]) -> tuple[Call, .
 
 
 def _identity_unstable(drafts: Sequence[Draft]) -> bool:
-    """One call whose fragments came under several ids: only the first has a name, only the sum is JSON."""
-    if len(drafts) < 2 or not drafts[0].name or any(draft.name for draft in drafts[1:]):
+    """One call whose fragments came under several ids: there is one name, only the sum is JSON."""
+    if len(drafts) < 2 or not drafts[0].name or {draft.name for draft in drafts} - {"", drafts[0].name}:
         return False
     whole = _parse("".join(draft.arguments for draft in drafts))
     return isinstance(whole, dict) and not isinstance(_parse(drafts[0].arguments), dict)
