@@ -135,11 +135,12 @@ class Secret:
 
 
 class Auth(StrEnum):
-    """How the credential is sent: `Authorization: Bearer`, `api-key`, `x-api-key`, or not at all."""
+    """How the credential is sent: `Authorization: Bearer`, a header of that name, or not at all."""
 
     BEARER = "bearer"
     API_KEY = "api-key"
     X_API_KEY = "x-api-key"
+    X_GOOG_API_KEY = "x-goog-api-key"
     NONE = "none"
 
 
@@ -186,7 +187,7 @@ class Route:
     base_url: str
     model: str
     key: SecretRef | None = None
-    auth: Auth = Auth.BEARER
+    auth: Auth | None = None  # the dialect's own way
     headers: Mapping[str, str] = field(default_factory=dict)
     secret_headers: Mapping[str, SecretRef] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict
 
+from service import dialects
 from service.config.loading import Config
 from service.config.routes import span_of
 from service.config.urls import redacted_url
@@ -23,7 +24,7 @@ def fingerprint(route: Route) -> str:
         "base_url": redacted_url(route.base_url),
         "model": route.model,
         "key": str(route.key) if route.key else None,
-        "auth": route.auth.value,
+        "auth": (route.auth or dialects.DIALECTS[route.dialect].auth).value,
         "headers": {name.lower(): value for name, value in route.headers.items()},
         "secret_headers": {name.lower(): str(ref) for name, ref in route.secret_headers.items()},
         "body": route.body,

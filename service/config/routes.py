@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from service import contracts
+from service import contracts, dialects
 from service.config.durations import show_duration
 from service.config.mistakes import Loc, Notes
 from service.config.schema import DefaultsSection, RouteSection
@@ -92,7 +92,7 @@ def read_route(raw: object, loc: Loc, inherited: Inherited, notes: Notes) -> Rou
         base_url=section.base_url,
         model=section.model,
         key=SecretRef(section.api_key_env, section.api_key_file) if _names_key(section) else None,
-        auth=Auth(section.auth),
+        auth=Auth(section.auth) if section.auth is not None else None,
         headers=section.headers,
         secret_headers={name: SecretRef(ref.env, ref.file) for name, ref in section.secret_headers.items()},
         body=section.body,
@@ -143,7 +143,7 @@ def _credential_problems(section: RouteSection, loc: Loc) -> Iterator[Problem]:
 
 
 def _header_problems(section: RouteSection, loc: Loc) -> Iterator[Problem]:
-    credential = CREDENTIAL_HEADERS.get(Auth(section.auth)) if _names_key(section) else None
+    credential = _credential_header(section) if _names_key(section) else None
     seen: set[str] = set()
     named = [("headers", name) for name in section.headers]
     named += [("secret_headers", name) for name in section.secret_headers]
@@ -156,6 +156,13 @@ def _header_problems(section: RouteSection, loc: Loc) -> Iterator[Problem]:
     for name, ref in section.secret_headers.items():
         if (ref.env is None) == (ref.file is None):
             yield (*loc, "secret_headers", name), "must be {env: VARIABLE} or {file: PATH}"
+
+
+def _credential_header(section: RouteSection) -> str | None:
+    if section.auth is not None:
+        return CREDENTIAL_HEADERS.get(Auth(section.auth))
+    dialect = dialects.DIALECTS.get(section.dialect)
+    return CREDENTIAL_HEADERS[dialect.auth] if dialect is not None else None
 
 
 def _contract_problems(section: RouteSection, own: Mapping[str, Any], bad: set[str], loc: Loc) -> Iterator[Problem]:

@@ -113,7 +113,7 @@ class RouteSection(DefaultsSection):
     model: Text = Field(default_factory=str, max_length=300)
     api_key_env: Variable | None = None
     api_key_file: AbsolutePath | None = None
-    auth: AuthName = "bearer"
+    auth: AuthName | None = Field(default=None, description="default: the dialect's own way")
     headers: dict[ShownHeaderName, HeaderValue] = {}
     secret_headers: dict[HeaderName, SecretSection] = {}
     body: dict[BodyKey, Any] = {}

@@ -30,6 +30,7 @@ CREDENTIAL_HEADERS: Mapping[Auth, str] = {
     Auth.BEARER: "authorization",
     Auth.API_KEY: "api-key",
     Auth.X_API_KEY: "x-api-key",
+    Auth.X_GOOG_API_KEY: "x-goog-api-key",
 }
 _IN_BODY = {
     "max_completion_tokens": "use token_cap",

@@ -179,6 +179,8 @@ class Dialect(Protocol):
     name: str
     cap_fields: tuple[str, ...]
     """The token-cap fields of the API, the usual one first."""
+    auth: Auth
+    """How the credential is sent where a route doesn't say."""
 
     def encode(self, route: Route, ask: Ask) -> WireRequest:
         """The request for an ask, without the credential. Pure."""
@@ -202,12 +204,13 @@ def cap_field(dialect: Dialect, ask: Ask) -> str:
     return ask.tokens_field or dialect.cap_fields[0]
 
 
-def bearer_or_header(route: Route, credentials: Credentials) -> dict[str, str]:
-    """The credential where the route wants it."""
-    if credentials.key is None or route.auth is Auth.NONE:
+def bearer_or_header(route: Route, credentials: Credentials, usual: Auth = Auth.BEARER) -> dict[str, str]:
+    """The credential where the route wants it, else where the dialect usually has it."""
+    auth = route.auth or usual
+    if credentials.key is None or auth is Auth.NONE:
         return {}
     key = credentials.key.reveal()
-    return {"authorization": f"Bearer {key}"} if route.auth is Auth.BEARER else {str(route.auth): key}
+    return {"authorization": f"Bearer {key}"} if auth is Auth.BEARER else {str(auth): key}
 
 
 def merge(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

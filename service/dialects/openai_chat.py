@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from service.dialects.base import Reader, bearer_or_header, cap_field, merge
 from service.dialects.calls import Draft
-from service.model import Ask, Choice, Credentials, Route, Tool, WireRequest
+from service.model import Ask, Auth, Choice, Credentials, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
 
@@ -199,6 +199,7 @@ class OpenAIChat:
 
     name = "openai-chat"
     cap_fields: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
+    auth = Auth.BEARER
 
     def encode(self, route: Route, ask: Ask) -> WireRequest:
         body: dict[str, Any] = {
@@ -232,7 +233,7 @@ class OpenAIChat:
         )
 
     def authorize(self, route: Route, credentials: Credentials) -> Mapping[str, str]:
-        return bearer_or_header(route, credentials)
+        return bearer_or_header(route, credentials, self.auth)
 
     def reader(self, route: Route, ask: Ask, headers: Mapping[str, str], now: datetime) -> Reader:
         return ChatReader(ask, cap=route.token_cap.value, cap_field=cap_field(self, ask), headers=headers, now=now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service import config as door
@@ -34,7 +35,11 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
         "undeclared_tool_history": SimpleNamespace(every=12, required=False),
     }
     monkeypatch.setattr("service.contracts.CONTRACTS", contracts)
-    monkeypatch.setattr("service.dialects.DIALECTS", {"openai-chat": None, "anthropic-messages": None})
+    dialects = {
+        "openai-chat": SimpleNamespace(auth=Auth.BEARER),
+        "anthropic-messages": SimpleNamespace(auth=Auth.X_API_KEY),
+    }
+    monkeypatch.setattr("service.dialects.DIALECTS", dialects)
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -139,6 +144,34 @@ def test_a_secret_in_a_variable_of_ours_is_never_repeated(tmp_path: Path, secret
     assert "environment: ROUTEPROOF_LISTEN: must be HOST:PORT" in text
 
 
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8) | st.just("1h"),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8) | st.just("name"), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+PLACES = [
+    *(("service", key) for key in ServiceSection.model_fields),
+    *(("defaults", key) for key in DefaultsSection.model_fields),
+    *(("route", key) for key in RouteSection.model_fields),
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(place=st.sampled_from(PLACES), value=ANYTHING)
+def test_whatever_a_key_holds_it_is_taken_or_a_mistake(
+    place: tuple[str, str], value: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    route: dict[str, object] = yaml.safe_load(f"{{{ROUTE}}}")
+    sections: dict[str, dict[str, object]] = {"service": {}, "defaults": {}, "route": route}
+    sections[place[0]][place[1]] = value
+    content = {"service": sections["service"], "defaults": sections["defaults"], "routes": [route]}
+    path = write(tmp_path_factory.getbasetemp(), json.dumps(content))
+    with suppress(ConfigError):
+        load(path, HOME)
+
+
 # --- what is taken ----------------------------------------------------------------------------------------
 
 
@@ -182,7 +215,7 @@ def test_every_supported_key() -> None:
             base_url="http://[::1]:8000/v1",
             model="1.10",
             key=SecretRef(file="/nonexistent/key"),
-            auth=Auth.X_API_KEY,
+            auth=Auth.BEARER,
             headers={"X-Title": "probe"},
             secret_headers={"X-Org": SecretRef(env="ORG"), "X-Team": SecretRef(env="BIG_KEY")},
             body={"seed": 7, "provider": {"order": ["x"]}},
@@ -302,6 +335,31 @@ def test_which_contracts_are_asked_and_required(
 ) -> None:
     path = write(tmp_path, f"defaults: {defaults}\nroutes: [{{{ROUTE}, {route}}}]")
     assert load(path, HOME).routes[0].contracts == tuple(ContractUse(*use) for use in uses)
+
+
+@pytest.mark.parametrize(
+    ("keys", "header", "clash"),
+    [
+        ("dialect: openai-chat", "Authorization", True),
+        ("dialect: openai-chat", "X-Api-Key", False),
+        ("dialect: anthropic-messages", "X-Api-Key", True),
+        ("dialect: anthropic-messages", "Authorization", False),
+        ("dialect: anthropic-messages, auth: null", "X-Api-Key", True),
+        ("dialect: anthropic-messages, auth: bearer", "X-Api-Key", False),
+        ("dialect: anthropic-messages, auth: bearer", "Authorization", True),
+        ("dialect: openai-chat, auth: x-goog-api-key", "X-Goog-Api-Key", True),
+    ],
+)
+def test_a_header_must_not_stand_where_the_dialect_or_the_route_sends_the_credential(
+    tmp_path: Path, keys: str, header: str, clash: bool
+) -> None:
+    route = f"name: one, base_url: 'https://a.example.com', model: m, api_key_env: KEY, {keys}"
+    path = write(tmp_path, f"routes: [{{{route}, secret_headers: {{{header}: {{env: OTHER}}}}}}]")
+    if clash:
+        wanted = f"FILE:1: routes[0].secret_headers.{header}: the probe sends the credential there: drop one of the two"
+        assert mistakes_of(path) == wanted
+    else:
+        assert load(path, HOME).routes[0].secret_headers == {header: SecretRef(env="OTHER")}
 
 
 # --- durations --------------------------------------------------------------------------------------------
@@ -481,6 +539,7 @@ def test_the_fingerprint_is_stable_over_releases() -> None:
         {"key": SecretRef(env="OTHER")},
         {"key": SecretRef(file="/KEY")},
         {"auth": Auth.API_KEY},
+        {"auth": Auth.NONE},
         {"headers": {"X-Title": "other"}},
         {"headers": {}},
         {"secret_headers": {"X-Org": SecretRef(env="OTHER")}},
@@ -502,6 +561,7 @@ def test_what_makes_another_fingerprint(change: dict[str, Any]) -> None:
     [
         {"id": "two", "name": "two", "provider": "other", "tags": ("a",)},
         {"base_url": "https://someone:else@api.example.com/v1?api-version=1&api_key=other"},
+        {"auth": Auth.BEARER},  # as the dialect has it anyway
         {"headers": {"x-title": "probe"}},
         {"body": {"b": {"c": [1, 2]}, "a": 1}},
         {"interval": timedelta(1), "fresh_for": 9.0, "expires_after": timedelta(99), "deadline": timedelta(seconds=1)},
@@ -600,7 +660,7 @@ def test_rows_show_redacted_urls() -> None:
         ("https://h/?api-version=2024&top_k=5", "https://h/?api-version=2024&top_k=5", ()),
         ("https://h/?key=k1&x=1", "https://h/?key=***&x=1", ("k1",)),
         ("https://h/?a=1&api_key=k1&token=t1", "https://h/?a=1&api_key=***&token=***", ("k1", "t1")),
-        ("https://h/?api%5Fkey=k1", "https://h/?api%5Fkey=***", ("k1",)),
+        ("https://h/?%6Bey=k1", "https://h/?%6Bey=***", ("k1",)),
         ("https://h/?accessToken=t+1", "https://h/?accessToken=***", ("t+1", "t 1")),
         ("https://h/?subscription-key=k1", "https://h/?subscription-key=***", ("k1",)),
         ("https://h/?APIKEY=k1", "https://h/?APIKEY=***", ("k1",)),
