@@ -39,7 +39,7 @@ _FENCE = re.compile(r"```(?:[\w-]{1,20}(?=\s))?\s*")
 _MARKUP_IN_VALUE = re.compile(
     rf"</?(?:tool_call|tool_calls|parameter|invoke|function_calls?|function|arg_value|arg_key|tool_response)\b[^<>]{{0,80}}>"
     rf"|<\|/?(?:tool|channel|message|call|end|start|im_|python_tag|constrain|eot)[^<>]{{0,40}}>"
-    rf"|<{_BAR}{{1,2}}DSML|<{_BAR}tool{_SEP}|\[/?TOOL_CALLS\]|\[ARGS\]"
+    rf"|</?{_BAR}{{1,2}}DSML|<{_BAR}tool{_SEP}|\[/?TOOL_CALLS\]|\[ARGS\]"
 )
 
 
