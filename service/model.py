@@ -15,6 +15,10 @@ from typing import Any
 from uuid import UUID
 
 
+SAID = {"said": True}
+"""Marks a field that holds words of a provider: redacted before it is stored. Unmarked texts are words of ours."""
+
+
 class Outcome(StrEnum):
     """The group of a status, and what an operator does about it."""
 
@@ -339,7 +343,7 @@ class Refusal:
     status: int | None
     kind: Refused | None = None
     hint: Refused | None = None
-    code: str | None = None
+    code: str | None = field(default=None, metadata=SAID)
     reason: str | None = None
     retry_after_s: float | None = None
     could_pass: bool = False
@@ -371,7 +375,7 @@ class Reading:
     deltas: int = 0
     has_text: bool = False
     calls: tuple[Call, ...] = ()
-    announced: str | None = None
+    announced: str | None = field(default=None, metadata=SAID)
     capped: bool = False  # the answer says that our token cap cut it
     filtered: bool = False
     declared_malformed: bool = False
@@ -380,7 +384,7 @@ class Reading:
     error: Refusal | None = None
     error_after_delta: bool = False
     quirks: frozenset[str] = frozenset()
-    served_model: str | None = None
+    served_model: str | None = field(default=None, metadata=SAID)
     tokens_in: int | None = None
     tokens_out: int | None = None
 

@@ -29,6 +29,8 @@ _PAUSE_S = (0.2, 0.6)
 _NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
 _EGRESS_HELD_S = 10.0
 _TRACEBACK_LIMIT = 4000
+_SAID_LIMIT = 100
+_NOT_STORED = frozenset({"text", "messages", "tools"})
 
 
 def suspended_clock() -> float:
@@ -178,7 +180,7 @@ class Prober:
             tokens_in=_total(e.reading.tokens_in for e in exchanges if e.reading),
             tokens_out=_total(e.reading.tokens_out for e in exchanges if e.reading),
             rungs=tuple(_rung(exchange, redactor) for exchange in exchanges),
-            facts=redactor.value({"exchanges": [_facts(exchange) for exchange in exchanges]}),
+            facts={"exchanges": [_facts(exchange, redactor) for exchange in exchanges]},
             fingerprint=fingerprint(route),
             ruleset=RULESET,
         )
@@ -221,18 +223,20 @@ def _rung(exchange: Exchange, redactor: Redactor) -> Rung:
     )
 
 
-def _facts(value: Any) -> Any:
-    """An exchange as plain data, without the texts and messages in it."""
+def _facts(value: Any, redactor: Redactor) -> Any:
+    """An exchange as plain data, without the texts and messages in it; what a provider said is redacted."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _facts(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if field.name not in ("text", "messages", "tools")
-        }
-    if isinstance(value, frozenset | set):
+        shown = {}
+        for field in dataclasses.fields(value):
+            if field.name not in _NOT_STORED:
+                item = getattr(value, field.name)
+                said = field.metadata.get("said") and isinstance(item, str)
+                shown[field.name] = redactor.text(item, _SAID_LIMIT) if said else _facts(item, redactor)
+        return shown
+    if isinstance(value, frozenset):
         return sorted(value)
-    if isinstance(value, tuple | list):
-        return [_facts(item) for item in value]
+    if isinstance(value, tuple):
+        return [_facts(item, redactor) for item in value]
     return value.value if isinstance(value, Enum) else value
 
 
