@@ -88,7 +88,7 @@ class Reader(ABC):
     def read(self, event: Event) -> None:
         """Take one event."""
         data = event.data.strip()
-        if not data:
+        if not data and event.name != "error":
             return
         if data.startswith(":"):
             if not self.done:

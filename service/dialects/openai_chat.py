@@ -53,6 +53,9 @@ class ChatReader(Reader):
         chunk = self.parse(event, data)
         if chunk is None:
             return
+        if isinstance(chunk, list) and is_error_object(chunk):
+            self.fail(chunk)
+            return
         if not isinstance(chunk, dict):
             self.mark_broken("event_not_object")
             return
@@ -96,7 +99,10 @@ class ChatReader(Reader):
             self.mark_broken("message_not_delta")
         elif isinstance(choice.get("text"), str):
             self.mark_broken("foreign_dialect")
-        self._end(choice)
+        if choice.get("error"):
+            self.fail({"error": choice["error"]})
+        else:
+            self._end(choice)
 
     def _end(self, choice: dict[str, Any]) -> None:
         finish, native = _word(choice.get("finish_reason")), _word(choice.get("native_finish_reason"))
