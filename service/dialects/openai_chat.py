@@ -24,7 +24,9 @@ _PATH = "/chat/completions"
 _MOST_CALLS = 256
 
 _QUIET_ERRORS = frozenset({"error", "network_error", "insufficient_system_resource"})
-_FILTERS = frozenset({"content_filter", "sensitive"})
+# Beside the dialect's own words those that gateways pass on from other dialects.
+_FILTERS = frozenset({"content_filter", "sensitive", "safety", "prohibited_content", "refusal"})
+_CAPPED = frozenset({"length", "max_tokens"})
 _REASONING = ("reasoning_content", "reasoning")
 _FOREIGN_TYPES = ("response.", "message_", "content_block_")
 
@@ -108,14 +110,16 @@ class ChatReader(Reader):
         finish, native = _word(choice.get("finish_reason")), _word(choice.get("native_finish_reason"))
         if "malformed_function_call" in finish.lower() or "malformed_function_call" in native.lower():
             self.declared_malformed = True
+            self._finish = finish or None
             self.announced = finish or native
         elif finish in _QUIET_ERRORS or native in _QUIET_ERRORS:
             quiet = native if native in _QUIET_ERRORS else finish
             self.fail({"code": quiet, "message": f"the stream ended with finish_reason {quiet}"})
         elif finish:
             self.announced = self._finish = finish
-            self.filtered = finish in _FILTERS
-            self.capped = finish == "length"
+            kind = finish.lower().partition(":")[0]
+            self.filtered = kind in _FILTERS
+            self.capped = kind in _CAPPED
 
     def _delta(self, delta: dict[str, Any]) -> None:
         self.add_text(delta.get("content"))
