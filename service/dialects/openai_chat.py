@@ -122,7 +122,7 @@ class ChatReader(Reader):
             self.capped = kind in _CAPPED
 
     def _delta(self, delta: dict[str, Any]) -> None:
-        self.add_text(delta.get("content"))
+        self._content(delta.get("content"))
         for name in _REASONING:
             self.add_reasoning(delta.get(name))
         self.add_text(delta.get("refusal"))
@@ -138,6 +138,18 @@ class ChatReader(Reader):
             for position, fragment in enumerate(calls):
                 if isinstance(fragment, dict):
                     self._fragment(position, fragment)
+
+    def _content(self, content: Any) -> None:
+        """A text, or the parts that some reasoning models' servers send in its place."""
+        if not isinstance(content, list):
+            self.add_text(content)
+            return
+        for part in content:
+            if isinstance(part, dict):
+                self.add_text(part.get("text"))
+                thinking = part.get("thinking")
+                for thought in thinking if isinstance(thinking, list) else [thinking]:
+                    self.add_reasoning(thought.get("text") if isinstance(thought, dict) else thought)
 
     def _fragment(self, position: int, fragment: dict[str, Any]) -> None:
         function = fragment.get("function")
@@ -198,6 +210,9 @@ class ChatReader(Reader):
         usage = chunk.get("usage")
         if not isinstance(usage, dict) and isinstance(chunk.get("x_groq"), dict):
             usage = chunk["x_groq"].get("usage")
+        choices = chunk.get("choices")
+        if not isinstance(usage, dict) and isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            usage = choices[0].get("usage")
         if isinstance(usage, dict):
             self.tokens_in = _count(usage.get("prompt_tokens"), self.tokens_in)
             self.tokens_out = _count(usage.get("completion_tokens"), self.tokens_out)
