@@ -179,10 +179,8 @@ class ContractUse:
 
 @dataclass(frozen=True)
 class Route:
-    """One way to reach one model, as configured. `id` is the stable key, `name` is for people.
-
-    `secrets_in_url` are the URL's own secrets (userinfo, secret query values), kept for redaction.
-    """
+    """One way to reach one model, as configured. `id` is the stable key, `name` is for people. `base_url` and `proxy` may
+    carry secrets of their own (userinfo, query values)."""
 
     id: str
     name: str

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html.entities import html5
 from typing import Any, NewType
-from urllib.parse import unquote, unquote_plus, urlsplit
+from urllib.parse import unquote, unquote_plus
 
+from service.config.urls import secrets_in_url
 from service.model import Credentials, Route, Secret
-from service.redact_patterns import EMAIL, IDENTIFIER, IDENTIFIERS, SECRET, SECRET_FIELD, SECRET_QUERY, SECRETS, replace
+from service.redact_patterns import EMAIL, IDENTIFIER, IDENTIFIERS, SECRET, SECRET_FIELD, SECRETS, replace
 
 Redacted = NewType("Redacted", str)
 """A text that has passed redaction."""
@@ -275,7 +276,7 @@ class Redactor:
         ]
         for url in (route.base_url, route.proxy):
             if url:
-                secrets += map(Secret, _url_secrets(url))
+                secrets += map(Secret, secrets_in_url(url))
         return cls(secrets)
 
     def text(self, value: str, limit: int = LIMIT) -> Redacted:
@@ -389,20 +390,3 @@ def _header_forms(secret: Secret | None) -> Iterator[Secret]:
         except binascii.Error:
             return  # it isn't base64, so it holds no password but itself
         yield from (Secret(part) for part in (pair, pair.partition(":")[2]) if len(part) >= _SHORTEST)
-
-
-def _url_secrets(url: str) -> Iterator[str]:
-    """Userinfo and secret query values, decoded, and as written where that says more."""
-    parts = urlsplit(url)
-    userinfo = parts.netloc.rpartition("@")[0]
-    user, _, password = userinfo.partition(":")
-    values = [user, password]
-    for pair in parts.query.split("&"):
-        name, _, value = pair.partition("=")
-        if SECRET_QUERY.fullmatch(unquote(name)):
-            values.append(value)
-    for value in values:
-        decoded = unquote(value)
-        yield decoded
-        if decoded != value and len(decoded) >= _SHORTEST:
-            yield value

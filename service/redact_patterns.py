@@ -71,8 +71,6 @@ _SECRET_QUERY = (
     r"(?i:(?:[a-z0-9_.-]{0,30}[-_])?"
     r"(?:key|apikey|token|secret|sig|signature|password|passwd|pwd|credentials?|auth|jwt)|code)"
 )
-SECRET_QUERY = re.compile(_SECRET_QUERY)
-"""A query parameter whose value is a secret, by its whole name."""
 
 # Prefixes that name their issuer. A lone ordinary word behind one ("hf_transformers") is no key.
 _ISSUERS = (

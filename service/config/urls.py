@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 _SECRET_WORDS = frozenset(
-    {"apikey", "auth", "authorization", "code", "credential", "credentials", "key", "passphrase", "passwd"}
+    {"apikey", "auth", "authorization", "code", "credential", "credentials", "jwt", "key", "passphrase", "passwd"}
     | {"password", "pwd", "secret", "sig", "signature", "token"}
 )
 HIDDEN = "***"
