@@ -8,6 +8,7 @@ can't be saved now is held and tried again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -62,7 +63,7 @@ class Schedule:
         self._dispatched_at = suspended_clock()
         self._draining = False
         self._superseded = False
-        self._dispatching = False
+        self._dispatching = asyncio.Lock()
         self._again = False
 
     def start(self) -> None:
@@ -76,10 +77,12 @@ class Schedule:
     async def drain(self, bound_s: float) -> None:
         """Claim nothing more; let running probes end within the bound; cancel the rest and give their leases back."""
         self._draining = True
+        give_up_at = suspended_clock() + bound_s
+        await self._end_dispatch(bound_s)
         self._clockwork.shutdown(wait=False)
         if self._running:
             log.info("waiting for the probes under way", action="drain", probes=len(self._running))
-            await asyncio.wait(list(self._running), timeout=bound_s)
+            await asyncio.wait(list(self._running), timeout=max(0.0, give_up_at - suspended_clock()))
         rest = list(self._running)
         for task in rest:
             task.cancel()
@@ -88,6 +91,12 @@ class Schedule:
             self._saver.cancel()
             await asyncio.gather(self._saver, return_exceptions=True)
         await self._save_rest()
+
+    async def _end_dispatch(self, bound_s: float) -> None:
+        """Let a dispatch under way end: cut short, it could leave cells claimed that nobody probes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(bound_s), self._dispatching:
+                pass
 
     def faults(self) -> list[str]:
         """What keeps this process from probing, for `/livez`."""
@@ -102,16 +111,16 @@ class Schedule:
 
     def _wake_in(self, seconds: float) -> None:
         """Dispatch in so many seconds instead of when it was planned; at the end of the one under way, if there is."""
-        if self._dispatching:
+        if self._dispatching.locked():
             self._again = True
         elif not self._draining:
             at = datetime.now(UTC) + timedelta(seconds=seconds)
             self._clockwork.add_job(self._dispatch, "date", run_date=at, id="dispatch", replace_existing=True)
 
     async def _dispatch(self) -> None:
-        sleep, self._dispatching, self._again = LONGEST_SLEEP_S, True, False
+        sleep, self._again = LONGEST_SLEEP_S, False
         try:
-            async with asyncio.timeout(STUCK_S / 2):
+            async with self._dispatching, asyncio.timeout(STUCK_S / 2):
                 sleep = await self._claim_and_start()
             self._dispatched_at = suspended_clock()
         except DATABASE_ERRORS as error:
@@ -120,7 +129,6 @@ class Schedule:
             sleep = _RETRY_S
             self._dispatched_at = suspended_clock()
         finally:
-            self._dispatching = False
             self._wake_in(0 if self._again else min(sleep, LONGEST_SLEEP_S))
 
     async def _claim_and_start(self) -> float:
@@ -134,6 +142,9 @@ class Schedule:
             self._metrics.leases_expired(taken_over)
             log.warning("took over cells whose prober did not come back", action="lease_expired", cells=taken_over)
         since = suspended_clock()
+        if self._draining:  # it began while we waited for the database
+            await self._store.release(claims)
+            return LONGEST_SLEEP_S
         strangers = [claim for claim in claims if not self._is_ours(claim)]
         if strangers:
             self._superseded = True
