@@ -29,6 +29,8 @@ from service.transport import LoopLag, Transport
 from service.web.app import create_app
 
 DRAIN_S = 20.0
+"""How long probes under way may take to end when the service stops."""
+_SLOW_READER_S = 3
 
 log = structlog.get_logger("routeproof")
 
@@ -110,7 +112,15 @@ async def _start_probing(stack: AsyncExitStack, config: Config, store: Store, me
 
 async def _start_web(stack: AsyncExitStack, app: Any, listener: socket.socket) -> None:
     server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, proxy_headers=False)
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_SLOW_READER_S,
+        )
     )
     task = asyncio.create_task(server.serve(sockets=[listener]))
 
@@ -138,10 +148,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        raise CannotListen(
-            f"can't listen on {host}:{port}: {error.strerror}. "
-            "Set service.listen or ROUTEPROOF_LISTEN to a free address."
-        ) from None
+        why = str(error.strerror).partition(" (while ")[0]  # the library repeats the address there
+        raise CannotListen(f"can't listen on {host}:{port}: {why}.") from None
 
 
 @contextlib.contextmanager
@@ -174,6 +182,7 @@ def set_up_logs(*, level: int = logging.INFO) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    libraries = level if level <= logging.DEBUG else max(level, logging.WARNING)
+    logging.basicConfig(level=libraries, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     for name in ("httpx", "httpcore", "hpack", "h11", "h2"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from service.config import credentials
 from service.model import Outcome, Route, Verdict
-from service.probe import Moment, Probed, Prober
+from service.probe import Moment, Probed, ProbeFault, Prober
 from service.quirks import EXPLANATIONS
 from service.remedies import in_words, remedy
 from service.transport import LoopLag, Transport
@@ -47,9 +47,12 @@ async def run_checks(
     egress: Sequence[str],
     concurrency: int,
     environ: Mapping[str, str],
-) -> list[Checked]:
+) -> tuple[list[Checked], list[str]]:
     """Probe each pair of route and contract, at most `concurrency` at once; results keep the order of the pairs. Ctrl-C
-    ends the probes under way with the verdict `cancelled`."""
+    ends the probes under way with the verdict `cancelled`, and those that didn't begin are left out.
+
+    Beside the results: our own faults, in words that may be shown.
+    """
     slots = asyncio.Semaphore(concurrency)
     async with LoopLag() as lag, Transport(lag) as transport:
         prober = Prober(transport, location, egress)
@@ -61,13 +64,15 @@ async def run_checks(
         tasks = [asyncio.create_task(one(route, contract)) for route, contract in pairs]
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: [task.cancel() for task in tasks])
         done = await asyncio.gather(*tasks, return_exceptions=True)
-    finished = []
-    for result in done:
+    finished, faults = [], []
+    for (route, contract), result in zip(pairs, done, strict=True):
         if isinstance(result, Checked):
             finished.append(result)
+        elif isinstance(result, ProbeFault):
+            faults.append(f"{route.id}: {contract} could not be probed, by a fault of our own:\n{result}")
         elif not isinstance(result, asyncio.CancelledError):
             raise result
-    return finished
+    return finished, faults
 
 
 def as_json(checks: Sequence[Checked], *, explain: bool) -> str:
@@ -109,14 +114,15 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 4)
 
 
-def print_text(checks: Sequence[Checked], *, explain: bool, out: TextIO = sys.stdout) -> None:
-    """For people: one line a check, what to do under those that aren't proven, a sentence at the end."""
+def print_text(checks: Sequence[Checked], *, asked: int, explain: bool, out: TextIO = sys.stdout) -> None:
+    """For people: one line a check, what to do under those that aren't proven, a sentence at the end. `asked` is how
+    many checks there would be without Ctrl-C and faults of our own."""
     console = Console(file=out, highlight=False, soft_wrap=False)
     for check in checks:
         _print_check(console, check, explain=explain)
     proven = sum(check.verdict.outcome is Outcome.PROVEN for check in checks)
-    style = "green" if proven == len(checks) else "bold red"
-    console.print(Text(f"{proven} of {len(checks)} proven", style))
+    style = "green" if proven == asked else "bold red"
+    console.print(Text(f"{proven} of {asked} proven", style))
 
 
 def _print_check(console: Console, check: Checked, *, explain: bool) -> None:

@@ -43,6 +43,13 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 class Role(StrEnum):
     ALL = "all"
     PROBER = "prober"
@@ -80,13 +87,15 @@ def check(
         except ConfigError as error:
             _stop(str(error))
     pairs = _choose(routes, route or [], contract or [])
-    done = asyncio.run(
+    done, faults = asyncio.run(
         checks.run_checks(pairs, location=location, egress=egress, concurrency=concurrency, environ=os.environ)
     )
     if format is Format.JSON:
         sys.stdout.write(checks.as_json(done, explain=explain) + "\n")
     else:
-        checks.print_text(done, explain=explain)
+        checks.print_text(done, asked=len(pairs), explain=explain)
+    for fault in faults:
+        typer.echo(fault, err=True)
     all_proven = len(done) == len(pairs) and all(check.verdict.outcome is Outcome.PROVEN for check in done)
     raise typer.Exit(0 if all_proven else 1)
 
@@ -100,7 +109,8 @@ def _choose(routes: Sequence[Route], names: list[str], contracts: list[str]) -> 
         if name not in CONTRACTS:
             _stop(f"--contract: {name!r} isn't one of {', '.join(CONTRACTS)}")
     chosen = [route for route in routes if not names or route.id in names or route.name in names]
-    return [(route, name) for route in chosen for name in (contracts or [use.name for use in route.contracts])]
+    wanted = [(route, contracts or [use.name for use in route.contracts]) for route in chosen]
+    return [(route, name) for route, names_of_route in wanted for name in dict.fromkeys(names_of_route)]
 
 
 @app.command()
@@ -109,10 +119,13 @@ def serve(
     role: Annotated[
         Role, typer.Option(help="What this process does: probe, serve pages and metrics, or both.")
     ] = Role.ALL,
+    log_level: Annotated[
+        LogLevel, typer.Option(envvar="ROUTEPROOF_LOG_LEVEL", help="The least that is logged to stderr.")
+    ] = LogLevel.INFO,
 ) -> None:
     """Probe the configured routes on a clock, and serve pages and metrics. SIGTERM and Ctrl-C drain and stop."""
     loaded = _load(config)
-    bootstrap.set_up_logs()
+    bootstrap.set_up_logs(level=logging.getLevelNamesMapping()[log_level.name])
     _run(bootstrap.serve(loaded, probes=role is not Role.WEB, web=role is not Role.PROBER))
 
 
@@ -120,14 +133,18 @@ def serve(
 def demo(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the pages are served.")] = 8080) -> None:
     """Show the service at work on scripted routes: no configuration, no key, no network."""
     bootstrap.set_up_logs(level=logging.WARNING)
-    _run(show(port))
+    _run(show(port), otherwise="Choose another port with --port.")
 
 
-def _run(main: Coroutine[Any, Any, None]) -> None:
+def _run(
+    main: Coroutine[Any, Any, None], *, otherwise: str = "Set service.listen or ROUTEPROOF_LISTEN to a free address."
+) -> None:
     try:
         bootstrap.run(main)
-    except (DatabaseUnavailable, bootstrap.CannotListen) as error:
+    except DatabaseUnavailable as error:
         _stop(str(error))
+    except bootstrap.CannotListen as error:
+        _stop(f"{error} {otherwise}")
 
 
 @db_app.command("upgrade")
