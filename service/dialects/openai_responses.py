@@ -86,19 +86,17 @@ class _Call(Draft):
         first of it that can't be dispatched. Returns the quirk that this is, if any."""
         streamed = self.fragments or ([self.opening] if self.opening else [])
         text = "".join(streamed)
-        quirk = None
         said = [[whole] for whole in self.wholes]
-        if not said or not said[-1][0].startswith(text):
+        stopped_short = bool(said) and said[-1][0].startswith(text) and not _is_json(text)
+        if not stopped_short:
             said.insert(0, streamed)
-        elif text and text != said[-1][0]:
-            quirk = "deltas_incomplete"
         self.fragments = said[0]
         if any(not _same(said[0], other) for other in said[1:]):
             tool = next((tool for tool in tools if tool.name == self.name), None)
             broken = [pieces for pieces in said if tool and arguments_problem(pieces, tool)]
             self.fragments = broken[0] if broken else said[0]
             self.conflict = self.conflict or "arguments_contradicted"
-        return quirk
+        return "deltas_incomplete" if stopped_short and text not in ("", said[-1][0]) else None
 
 
 class ResponsesReader(Reader):
@@ -383,6 +381,14 @@ def _declare(tool: Tool) -> dict[str, Any]:
 def _ids(item: Mapping[str, Any]) -> tuple[str, str]:
     """An item's call_id and its own id."""
     return _text(item.get("call_id")), _text(item.get("id"))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> bool:
