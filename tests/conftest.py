@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service.database import open_database
-from service.store import Store
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from service.database import open_database
+from service.store import Store
 from tests import postgres
 
 # Under xdist the one server belongs to the controlling process: workers end at different times.

@@ -72,11 +72,10 @@ async def history(connection: AsyncConnection, route_id: str, limit: int) -> lis
 
 
 async def _lock_schedule(connection: AsyncConnection, claims: Sequence[Claim]) -> dict[UUID, Any]:
-    """The schedule rows of the leases that still hold, by lease, locked in one order everywhere."""
+    """The schedule rows by the lease that holds each, locked in one order everywhere."""
     found = await connection.execute(
         select(schedule, func.statement_timestamp().label("now"))
         .where(schedule.c.cell_id.in_([claim.cell_id for claim in claims]))
-        .where(schedule.c.lease_id.in_([claim.lease_id for claim in claims]))
         .order_by(schedule.c.cell_id)
         .with_for_update()
     )

@@ -222,11 +222,15 @@ class TestEmbedded:
         async with open_database(None, folder):
             pid_file = folder / "postgres" / "cluster" / "postmaster.pid"
             words = pid_file.read_text().splitlines()
-        stale = "\n".join([str(os.getppid()), *words[1:]])
-        pid_file.write_text(stale)
-        (folder / "postgres" / "sockets" / ".s.PGSQL.5432.lock").write_text(stale)
-        async with open_database(None, folder) as database:
-            assert await ask(database, "SELECT 1") == 1
+        with subprocess.Popen(["sleep", "60"], user=SERVER_UID if os.geteuid() == 0 else None) as somebody:
+            stale = "\n".join([str(somebody.pid), *words[1:]])
+            for file in (pid_file, folder / "postgres" / "sockets" / ".s.PGSQL.5432.lock"):
+                file.write_text(stale)
+                os.chown(file, SERVER_UID, -1)
+            async with open_database(None, folder) as database:
+                assert await ask(database, "SELECT 1") == 1
+            assert somebody.poll() is None
+            somebody.kill()
 
     async def test_a_held_directory_whose_server_cant_be_reached_is_refused(
         self, cold: Path, monkeypatch: pytest.MonkeyPatch

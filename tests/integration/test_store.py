@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from service.model import Cell, CellRow, Claim, Outcome, RouteRow, Rung, Status, Verdict
-from service.store import Board, Store
+from service.store import Board, Store, cells, claims
 from service.store.rows import UNSTORABLE
 
 HERE = "here"
@@ -235,9 +235,18 @@ class TestSync:
             await world.sync(there)
 
     async def test_replicas_of_one_location_may_load_at_once(self, world: World) -> None:
-        cells = [cell(f"r{number}") for number in range(20)]
-        await asyncio.gather(*(world.sync(*cells) for _ in range(4)))
+        wanted = [cell(f"r{number}") for number in range(20)]
+        await asyncio.gather(*(world.sync(*wanted) for _ in range(4)))
         assert len((await world.store.snapshot()).cells) == 20
+
+    async def test_one_location_is_loaded_by_one_at_a_time(self, world: World, engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            await cells.sync(connection, HERE, [route()], [cell()])
+            await world.sync(cell("beta", location="there"), location="there")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(world.sync(cell("beta")), 0.2)
+        await world.sync(cell("beta"))
+        assert {row.cell.route_id for row in (await world.store.snapshot()).cells} == {"beta"}
 
 
 class TestClaims:
@@ -249,6 +258,14 @@ class TestClaims:
         assert set(counts.values()) == {1}
         assert len(counts) + len(await world.store.claim(HERE, 99)) == 60
         assert max(len(claims) for claims in taken) <= 7
+
+    async def test_a_cell_that_another_is_claiming_is_passed_over(self, world: World, engine: AsyncEngine) -> None:
+        await world.sync(cell(), cell("beta"))
+        await world.all_due()
+        async with engine.begin() as other:
+            ((first,), _) = await claims.claim(other, HERE, 1)
+            (second,) = await asyncio.wait_for(world.store.claim(HERE, 9), 5)
+        assert first.cell_id != second.cell_id
 
     async def test_the_longest_due_come_first_and_the_rest_stay(self, world: World) -> None:
         await world.sync(*(cell(f"r{number}") for number in range(5)))
@@ -343,7 +360,7 @@ class TestSchedule:
         assert 0.05 < max(off) <= 0.1
 
     @pytest.mark.parametrize(
-        ("wait_s", "least_s", "most_s"), [(1200.0, 1195, 1200), (90_000.0, 3595, 3600), (1.0, 0, 345), (-5.0, 0, 345)]
+        ("wait_s", "least_s", "most_s"), [(1200.0, 1195, 1200), (90_000.0, 3595, 3600), (1.0, 0, 360), (-5.0, 0, 360)]
     )
     async def test_a_wait_that_was_asked_for_is_kept_up_to_an_hour(
         self, world: World, wait_s: float, least_s: float, most_s: float
@@ -477,7 +494,6 @@ class TestPartitions:
     async def test_days_are_made_ahead_and_dropped_whole(self, world: World) -> None:
         days = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'verdicts'::regclass"
         assert await world.value(days) == 9
-        await world.store.ensure_partitions(days_back=40, days_ahead=9)
         await asyncio.gather(*(world.store.ensure_partitions(days_back=40, days_ahead=9) for _ in range(3)))
         assert await world.value(days) == 50
         await world.sync(cell())
