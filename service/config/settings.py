@@ -18,6 +18,8 @@ from service.model import Secret
 
 PREFIX = "ROUTEPROOF_"
 DATA_DIR = "ROUTEPROOF_DATA_DIR"
+# PostgreSQL refuses to run as root, and the user that it runs as instead can't enter root's home.
+_DATA_OF_ROOT = Path("/var/lib/routeproof")
 
 _BOOLEANS = {"true": True, "false": False}
 
@@ -121,6 +123,8 @@ def _data_dir(environ: Mapping[str, str], notes: Notes) -> Path:
         return Path(given).expanduser().absolute()
     # the XDG specification says that a relative path there is to be ignored
     base = environ.get("XDG_DATA_HOME", "")
+    if not Path(base).is_absolute() and os.geteuid() == 0:
+        return _DATA_OF_ROOT
     if not Path(base).is_absolute():
         base = str(Path(environ.get("HOME") or os.path.expanduser("~"), ".local", "share"))
     if not Path(base).is_absolute():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -40,6 +41,12 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
         "anthropic-messages": SimpleNamespace(auth=Auth.X_API_KEY),
     }
     monkeypatch.setattr("service.dialects.DIALECTS", dialects)
+
+
+@pytest.fixture(autouse=True)
+def an_ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's data lies elsewhere; the suite may run as root."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -497,6 +504,13 @@ def test_a_variable_that_is_nearly_ours_warns_and_others_do_not(tmp_path: Path) 
 )
 def test_where_data_is_kept(tmp_path: Path, environ: dict[str, str], expected: str) -> None:
     assert load(write(tmp_path, f"routes: [{{{ROUTE}}}]"), environ).service.data_dir == Path(expected)
+
+
+def test_root_keeps_its_data_where_the_server_can_reach_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    file = write(tmp_path, f"routes: [{{{ROUTE}}}]")
+    assert load(file, {"HOME": "/root"}).service.data_dir == Path("/var/lib/routeproof")
+    assert load(file, {"HOME": "/root", "XDG_DATA_HOME": "/data"}).service.data_dir == Path("/data/routeproof")
 
 
 # --- hash and fingerprint ---------------------------------------------------------------------------------
