@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from service.dialects.base import Dialect, Reader
 from service.dialects.openai_chat import OpenAIChat
+from service.dialects.openai_responses import OpenAIResponses
 
 DIALECTS: Mapping[str, Dialect] = {
     "openai-chat": OpenAIChat(),
+    "openai-responses": OpenAIResponses(),
 }
 
 __all__ = ["DIALECTS", "Dialect", "Reader"]
