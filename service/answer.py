@@ -252,7 +252,14 @@ class Answer:
         return (self._read_refusal(collected), False) if is_error_object(value) else (None, False)
 
     def _read_refusal(self, body: bytes) -> Refusal:
-        return read_refusal(self.status, self._headers, body, cap_field=self._cap_field, now=self._now)
+        return read_refusal(
+            self.status,
+            self._headers,
+            body,
+            cap_field=self._cap_field,
+            usage_field=self._reader.usage_field,
+            now=self._now,
+        )
 
 
 def _other_cap_field(dialect: Dialect, ask: Ask) -> str | None:

@@ -83,9 +83,17 @@ class _Found:
         return "\n".join(dict.fromkeys(text.strip() for text in self.texts if text.strip()))
 
 
-def read_refusal(status: int, headers: Mapping[str, str], body: bytes, *, cap_field: str, now: datetime) -> Refusal:
+def read_refusal(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    cap_field: str,
+    now: datetime,
+    usage_field: str | None = None,
+) -> Refusal:
     """A refused HTTP answer as facts. `body` may be cut off anywhere; `headers` have lower-case names; `cap_field` is
-    the token-cap field that the request carried."""
+    the token-cap field that the request carried, `usage_field` the one that asked for usage, where the API has it."""
     text = body.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
     found = _Found()
     html = looks_like_html(text)
@@ -93,17 +101,19 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes, *, cap_fi
         found.texts.append(html_words(text))
     else:
         _collect_text(text, found)
-    return _judge(status, headers, found, text, html=html, in_stream=False, cap_field=cap_field, now=now)
+    return _judge(status, headers, found, text, html=html, cap_field=cap_field, usage_field=usage_field, now=now)
 
 
-def read_stream_error(data: Any, headers: Mapping[str, str], *, cap_field: str, now: datetime) -> Refusal:
+def read_stream_error(
+    data: Any, headers: Mapping[str, str], *, cap_field: str, now: datetime, usage_field: str | None = None
+) -> Refusal:
     """An error inside an accepted stream: the parsed event, or its text when it isn't JSON."""
     found = _Found()
     if isinstance(data, str):
         _collect_text(data, found)
     else:
         _collect(data, found, 0)
-    return _judge(None, headers, found, found.text, html=False, in_stream=True, cap_field=cap_field, now=now)
+    return _judge(None, headers, found, found.text, html=False, cap_field=cap_field, usage_field=usage_field, now=now)
 
 
 def is_error_object(value: Any) -> bool:
@@ -262,8 +272,8 @@ def _judge(
     raw: str,
     *,
     html: bool,
-    in_stream: bool,
     cap_field: str,
+    usage_field: str | None,
     now: datetime,
 ) -> Refusal:
     text = found.text
@@ -277,7 +287,7 @@ def _judge(
         reason=reason or (f"http_{effective}" if effective else None),
         retry_after_s=waits.retry_after(headers, found.waits, text, now),
         could_pass=kind is None and (effective is None or effective in _COULD_PASS or effective >= 500),
-        names_stream_options="stream_options" in text or "stream_options" in found.refused_fields,
+        names_stream_options=usage_field is not None and (usage_field in text or usage_field in found.refused_fields),
         text=text[:TEXT_LIMIT] or raw[:TEXT_LIMIT],
     )
 

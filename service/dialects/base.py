@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from service.dialects.calls import Draft, judge_calls
 from service.dialects.leaks import find_leak
@@ -54,6 +54,9 @@ class Reader(ABC):
     `done` says that nothing more is needed: the end was announced, or an error came before it. What follows an
     announced end is read for usage and end markers only.
     """
+
+    usage_field: ClassVar[str | None] = None
+    """The field of a request that asks for usage, where the API has one."""
 
     def __init__(self, ask: Ask, *, cap: int, cap_field: str, headers: Mapping[str, str], now: datetime) -> None:
         self.ask = ask
@@ -150,7 +153,9 @@ class Reader(ABC):
         """An error came: the parsed object, or its text."""
         if self.done:
             return
-        self.error = read_stream_error(error, self._headers, cap_field=self._cap_field, now=self._now)
+        self.error = read_stream_error(
+            error, self._headers, cap_field=self._cap_field, usage_field=self.usage_field, now=self._now
+        )
         self.error_after_delta = self.deltas > 0
 
     def add_text(self, piece: Any) -> None:

@@ -34,6 +34,8 @@ _FOREIGN_TYPES = ("response.", "message_", "content_block_")
 class ChatReader(Reader):
     """Reads chat.completion chunks."""
 
+    usage_field = "stream_options"
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._slots: dict[int, Draft] = {}
