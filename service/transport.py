@@ -44,6 +44,7 @@ class LoopLag:
         self._due = 0.0
 
     async def __aenter__(self) -> LoopLag:
+        self._due = asyncio.get_running_loop().time() + self._TICK
         self._task = asyncio.create_task(self._beat())
         return self
 
@@ -66,7 +67,7 @@ class LoopLag:
 
     def worst_since(self, moment: float) -> float:
         pending = asyncio.get_running_loop().time() - self._due if self._task else 0.0
-        return max((late for at, late in self._late if at >= moment), default=max(pending, 0.0))
+        return max(0.0, pending, *(late for at, late in self._late if at >= moment))
 
 
 class Transport:
