@@ -1,7 +1,8 @@
 """httpx and nothing but: one ask sent, one exchange back. Foreign exceptions end here.
 
 Every request opens its own connection: at the pace of a monitor a kept one is stale more often than not, and a stale
-one would have to be told apart from a route that hangs up. Redirects are never followed, since a key must not travel to
+one would have to be told apart from a route that hangs up. Cookies aren't kept either: each probe is like the first
+request of a new client, not pinned to the backend that answered the last one. Redirects are never followed, since a key must not travel to
 another host. One total deadline bounds a request from its sending to the last byte, error body included: traffic
 doesn't move it.
 """
@@ -15,6 +16,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any
 
@@ -127,7 +129,8 @@ class Transport:
         """Whether anything answers at a URL by HTTP, for our own egress check."""
         try:
             async with asyncio.timeout(seconds):
-                await self._plain_client().get(url)
+                async with self._plain_client().stream("GET", url):
+                    pass
         except (TimeoutError, httpx.HTTPError, OSError):
             return False
         return True
@@ -150,6 +153,7 @@ class Transport:
                 trust_env=False,
                 follow_redirects=False,
                 proxy=proxy,
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
                 timeout=None,  # noqa: S113 - one total deadline stands around every request
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             )
