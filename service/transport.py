@@ -2,9 +2,9 @@
 
 Every request opens its own connection: at the pace of a monitor a kept one is stale more often than not, and a stale
 one would have to be told apart from a route that hangs up. Cookies aren't kept either: each probe is like the first
-request of a new client, not pinned to the backend that answered the last one. Redirects are never followed, since a key must not travel to
-another host. One total deadline bounds a request from its sending to the last byte, error body included: traffic
-doesn't move it.
+request of a new client, not pinned to the backend that answered the last one. Redirects are never followed, since a
+key must not travel to another host. One total deadline bounds a request from its sending to the last byte, error body
+included: traffic doesn't move it.
 """
 
 from __future__ import annotations
