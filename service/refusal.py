@@ -13,16 +13,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from html.parser import HTMLParser
+from html import unescape
+from itertools import islice
 from typing import Any
 
 from service import waits
 from service.model import Refusal, Refused
-from service.refusal_codes import CODES, MODEL_PHRASES, PHRASES, ROUTER_TEXT, token_cap_refused
+from service.refusal_codes import CODES, MODEL_HINTS, MODEL_PHRASES, PHRASES, ROUTER_TEXT, token_cap_refused
 
 TEXT_LIMIT = 4096
 
 _CODE_KEYS = ("code", "type", "reason", "errorcode", "error_code", "errorCode", "http_code", "__type", "name")
+_STATUS_KEYS = ("status", "status_code", "statusCode", "http_status", "httpStatus", "raw_status_code")
+_WAIT_KEYS = ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter", "resets_in_seconds")
 _TEXT_KEYS = (
     "message",
     "msg",
@@ -46,12 +49,17 @@ _BOX_KEYS = (
     "raw",
     "innererror",
     "inner_error",
+    "upstream_error",
     "response",
+    "x_groq",
     "violations",
 )
-_DEEPEST = 8
+_DEEPEST = 16
 _MOST_NODES = 200
+_MOST_TEXT = 131072
+_MOST_INNER_STARTS = 8
 
+_CODES_OF_SUCCESS = (0, "0", 200, "200")
 _COULD_PASS = frozenset({408, 425})
 _INNER_STATUS_COUNTS = frozenset({401, 402, 429, 529})
 _BY_STATUS: Mapping[int, Refused] = {
@@ -76,7 +84,9 @@ class _Found:
     texts: list[str] = field(default_factory=list)
     refused_fields: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
     nodes: int = 0
+    room: int = _MOST_TEXT
 
     @property
     def text(self) -> str:
@@ -96,11 +106,13 @@ def read_refusal(
     the token-cap field that the request carried, `usage_field` the one that asked for usage, where the API has it."""
     text = body.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
     found = _Found()
-    html = looks_like_html(text)
-    if html:
+    if kind := headers.get("x-amzn-errortype"):
+        _collect_code(kind.split(":")[0], found, "", "type")
+    if text.startswith("<"):
         found.texts.append(html_words(text))
     else:
         _collect_text(text, found)
+    html = looks_like_html(text)
     return _judge(status, headers, found, text, html=html, cap_field=cap_field, usage_field=usage_field, now=now)
 
 
@@ -119,24 +131,27 @@ def read_stream_error(
 def is_error_object(value: Any) -> bool:
     """Whether a JSON value is an error in one of the envelopes seen in the wild, rather than an answer."""
     if isinstance(value, list):
-        return bool(value) and all(is_error_object(item) for item in value)
+        return bool(value) and all(isinstance(item, dict) and is_error_object(item) for item in value)
     if not isinstance(value, dict):
         return False
     if any(value.get(key) for key in ("error", "fault", "errorMessage")):
         return True
     if value.get("errors") and isinstance(value["errors"], list):
         return True
-    base = value.get("base_resp")
+    base, groq = value.get("base_resp"), value.get("x_groq")
     if isinstance(base, dict) and base.get("status_code") not in (None, 0, "0"):
         return True
-    if any(key in value for key in ("choices", "candidates", "output", "content", "data")) and value.get(
-        "success", True
-    ):
+    if isinstance(groq, dict) and groq.get("error"):
+        return True
+    answers = ("choices", "candidates", "output", "content", "data")
+    if any(value.get(key) is not None for key in answers) and value.get("success", True):
         return False
     if value.get("success") is False or value.get("object") == "error" or value.get("type") == "error":
         return True
+    if value.get("code") in _CODES_OF_SUCCESS:
+        return False
     says = any(isinstance(value.get(key), str) and value[key] for key in ("message", "msg", "detail"))
-    return (says and any(key in value for key in ("code", "type", "status", "request_id"))) or (
+    return (says and any(key in value for key in ("code", "type", "request_id", *_STATUS_KEYS))) or (
         set(value) in ({"detail"}, {"message"}, {"msg"})
     )
 
@@ -146,63 +161,74 @@ def looks_like_html(text: str) -> bool:
     return head.startswith("<") and ("<html" in head or "<!doctype html" in head or "<head" in head or "<body" in head)
 
 
-class _Words(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self._skip = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._skip = tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._skip = False
-
-    def handle_data(self, data: str) -> None:
-        if not self._skip:
-            self.words.extend(data.split())
+# Not html.parser: it raises on broken markup, and all that is wanted here are words.
+_MARKUP = re.compile(r"<(script|style)\b.*?(?:</\1|\Z)|<!--.*?(?:-->|\Z)|<[^>]*>?", re.DOTALL | re.IGNORECASE)
 
 
 def html_words(text: str) -> str:
     """The words of a page, without its tags."""
-    parser = _Words()
-    parser.feed(text[:16384])
-    return " ".join(parser.words)[:TEXT_LIMIT]
+    return " ".join(unescape(_MARKUP.sub(" ", text[:16384])).split())[:TEXT_LIMIT]
 
 
 def _collect_text(text: str, found: _Found) -> None:
-    """Take a body or a message: JSON wherever it begins, events, or plain words."""
+    """Take a body or an event: JSON, framed events, or plain words."""
     value = _json_in(text)
     if value is not None:
         _collect(value, found, 0)
-        return
-    if text.startswith(("data:", "event:", ":")):
-        for line in text.splitlines()[:50]:
-            if line.startswith("data:"):
-                _collect_text(line[5:].strip(), found)
-        return
-    if text.startswith(("{", "[")):
-        found.codes.extend(match[1] for match in _CUT_CODE.finditer(text))
-        found.statuses.extend(int(match[1]) for match in _CUT_STATUS.finditer(text))
-        found.texts.extend(match[1] for match in _CUT_TEXT.finditer(text))
-        return
-    if text.strip():
-        found.texts.append(text[:TEXT_LIMIT])
+    elif text.startswith(("data:", "event:", "id:", "retry:", ":")):
+        for block in re.sub(r"\r\n?", "\n", text).split("\n\n")[:50]:
+            lines = [line[5:].strip() for line in block.split("\n") if line.startswith("data:")]
+            _collect_message("\n".join(lines), found, 0)
+    elif match := _EDGE_CODE.fullmatch(text.strip()):
+        found.codes.append(f"cloudflare:{match[1]}")
+        found.texts.append(text.strip())
+    else:
+        _collect_message(text, found, 0)
 
 
-# For JSON that was cut off: the same keys, read without a parser.
-_CUT_CODE = re.compile(r'"(?:code|type|reason)"\s?:\s?"([^"\\]{1,100})"')
-_CUT_STATUS = re.compile(r'"(?:code|status)"\s?:\s?"?(\d{3})\b')
-_CUT_TEXT = re.compile(r'"(?:message|msg|detail)"\s?:\s?"((?:[^"\\]|\\.){1,2000})')
+# The whole body that Cloudflare's edge sends to clients that aren't browsers.
+_EDGE_CODE = re.compile(r"error code: ([0-9]{3,5})")
+
+_DECODER = json.JSONDecoder(strict=False)  # raw line ends within strings are seen in the wild
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(")?|[{}\[\],]', re.DOTALL)
+_CUT_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?\Z")
 
 
 def _json_in(text: str) -> Any:
+    """The JSON object or array that a text begins with, whatever is glued behind it; one that was cut off is closed
+    where it was cut. None when there is none."""
     if not text.startswith(("{", "[")):
         return None
     try:
-        return json.loads(text)
+        return _DECODER.raw_decode(text)[0]
     except (ValueError, RecursionError):
-        return None
+        pass
+    for closed in _closed(text):
+        try:
+            return _DECODER.decode(closed)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _closed(text: str) -> tuple[str, ...]:
+    """A cut-off JSON text with what closes it: at its end, and behind its last whole member."""
+    closers: list[str] = []
+    end, whole = text, ""
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token == "{":
+            closers.append("}")
+        elif token == "[":
+            closers.append("]")
+        elif token == ",":
+            whole = text[: match.start()] + "".join(reversed(closers)) if closers else whole
+        elif token in ("}", "]"):
+            if not closers or closers.pop() != token:
+                return ()
+        elif match[1] is None:
+            end = _CUT_ESCAPE.sub(r"\1", text) + '"'
+    return (end + "".join(reversed(closers)), whole)
 
 
 def _collect(node: Any, found: _Found, depth: int, box: str = "") -> None:
@@ -213,11 +239,16 @@ def _collect(node: Any, found: _Found, depth: int, box: str = "") -> None:
         for item in node:
             _collect(item, found, depth + 1, box)
     elif isinstance(node, str):
+        if box == "error" and " " not in node:
+            _collect_code(node, found, box, box)
         _collect_message(node, found, depth)
     elif isinstance(node, dict):
         for key in _CODE_KEYS:
             _collect_code(node.get(key), found, box, key)
-        _collect_code(node.get("status_code", node.get("status")), found, box, "status")
+        for key in _STATUS_KEYS:
+            _collect_code(node.get(key), found, box, "status")
+        if "flagged_input" in node:  # OpenRouter's moderation says so in metadata, under a bare 403
+            found.codes.append("flagged_input")
         for key in _TEXT_KEYS:
             if isinstance(node.get(key), str):
                 _collect_message(node[key], found, depth)
@@ -227,33 +258,44 @@ def _collect(node: Any, found: _Found, depth: int, box: str = "") -> None:
         if isinstance(node.get("message"), dict | list):
             _collect(node["message"], found, depth + 1, "message")
         _collect_fields(node, found)
-        for key in ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter"):
-            if isinstance(node.get(key), str | int | float) and not isinstance(node[key], bool):
-                found.waits.append(str(node[key]))
+        _collect_waits(node, found)
+
+
+def _collect_waits(node: dict[str, Any], found: _Found) -> None:
+    for key in _WAIT_KEYS:
+        if isinstance(node.get(key), str | int | float) and not isinstance(node[key], bool):
+            found.waits.append(str(node[key]))
+    if isinstance(headers := node.get("headers"), dict):  # of the upstream, as a gateway quotes them
+        found.headers.update({name.lower(): value for name, value in headers.items() if isinstance(value, str)})
 
 
 def _collect_code(value: Any, found: _Found, box: str, key: str) -> None:
-    if isinstance(value, bool) or value is None:
-        return
-    if isinstance(value, int | float) or (isinstance(value, str) and value.strip().isdigit()):
-        number = int(value)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str):
+        found.codes.append(re.sub(r"[\s-]+", "_", value.strip()[:100].rsplit("#", 1)[-1].lower()))
+    elif isinstance(value, int) and not isinstance(value, bool):
         if box == "base_resp":
-            found.codes.append(f"base_resp:{number}")
-        elif 400 <= number <= 599:
-            found.statuses.append(number)
+            found.codes.append(f"base_resp:{value}")
+        elif 400 <= value <= 599:
+            found.statuses.append(value)
         elif key in ("code", "error_code"):
-            found.codes.append(f"cloudflare:{number}" if box == "errors" else str(number))
-    elif isinstance(value, str):
-        found.codes.append(re.sub(r"[\s-]+", "_", value.strip()[:100].lower()))
+            found.codes.append(f"cloudflare:{value}" if box == "errors" else str(value))
 
 
 def _collect_message(text: str, found: _Found, depth: int) -> None:
+    """Take words, and the JSON that a gateway quoted within them."""
+    text = text[: found.room]
+    found.room -= len(text)
     found.texts.append(text[:TEXT_LIMIT])
-    start = text.find("{")
-    if start >= 0:
-        inner = _json_in(text[start : text.rfind("}") + 1])
-        if inner is not None:
+    starts = [match.start() for match in islice(re.finditer(r"\{", text), _MOST_INNER_STARTS)]
+    for start in starts:
+        inner = _json_in(text[start:])
+        if inner:
             _collect(inner, found, depth + 1)
+            return
 
 
 def _collect_fields(node: dict[str, Any], found: _Found) -> None:
@@ -285,7 +327,9 @@ def _judge(
         hint=kind or _hint(effective, found, text, raw, html=html),
         code=code,
         reason=reason or (f"http_{effective}" if effective else None),
-        retry_after_s=waits.retry_after(headers, found.waits, text, now),
+        retry_after_s=waits.retry_after(
+            {**found.headers, **headers}, found.waits, text, now, resets=kind is Refused.RATE
+        ),
         could_pass=kind is None and (effective is None or effective in _COULD_PASS or effective >= 500),
         names_stream_options=usage_field is not None and (usage_field in text or usage_field in found.refused_fields),
         text=text[:TEXT_LIMIT] or raw[:TEXT_LIMIT],
@@ -293,9 +337,10 @@ def _judge(
 
 
 def _effective_status(status: int | None, found: _Found) -> int | None:
-    """The status that counts: the one inside the body where the HTTP status says nothing, or where a gateway wraps a
-    status that settles."""
-    inner = next(iter(found.statuses), None)
+    """The status that counts: one inside the body where the HTTP status says nothing, or where a gateway wraps a
+    status that settles, however deep."""
+    settling = (inner for inner in found.statuses if inner in _INNER_STATUS_COUNTS)
+    inner = next(settling, next(iter(found.statuses), None))
     if status is None or status < 300:
         return inner
     if status not in _BY_STATUS and inner in _INNER_STATUS_COUNTS:
@@ -342,7 +387,8 @@ def _reason(kind: Refused | None, status: int | None, text: str) -> str | None:
 def _hint(status: int | None, found: _Found, text: str, raw: str, *, html: bool) -> Refused | None:
     """What a refusal that every rung and the control share is taken to mean."""
     if status == 404:
-        if any(pattern.search(text) for pattern in MODEL_PHRASES) or _names_missing_model(found, text):
+        missing = any(pattern.search(text) for pattern in (*MODEL_PHRASES, *MODEL_HINTS))
+        if missing or _names_missing_model(found, text):
             return Refused.MODEL
         if html or not text.strip() or all(ROUTER_TEXT.match(line) for line in text.splitlines()):
             return Refused.PATH
@@ -353,4 +399,4 @@ def _hint(status: int | None, found: _Found, text: str, raw: str, *, html: bool)
 
 def _names_missing_model(found: _Found, text: str) -> bool:
     """Anthropic's bare "model: NAME" under the type not_found_error (corpus: x-404-anthropic)."""
-    return "not_found_error" in found.codes and text.lower().startswith("model")
+    return "not_found_error" in found.codes and re.fullmatch(r"model: \S+", text.strip()) is not None

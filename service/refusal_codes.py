@@ -27,6 +27,9 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "insufficient_balance_error": None,
         "insufficient_credits": None,
         "insufficient_g1_credits_balance": None,
+        "billing_disabled": None,
+        "budget_exceeded": None,
+        "personal_team_blocked:spending_limit": None,
         "credit_balance_too_low": None,
         "exceeded_current_quota_error": None,
         "billing_not_active": None,
@@ -44,6 +47,8 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "base_resp:2056": "plan_window_exhausted",
         "1113": None,
         "1308": "plan_window_exhausted",
+        "1309": None,
+        "1310": "plan_window_exhausted",
     },
     Refused.NO_CHANNEL: {
         "no_available_channel": "no_route_for_model",
@@ -53,6 +58,13 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "unsupported_country_region_territory": None,
         "unsupported_region": None,
         "region_not_supported": None,
+        "cloudflare:1005": None,
+        "cloudflare:1006": None,
+        "cloudflare:1007": None,
+        "cloudflare:1008": None,
+        "cloudflare:1009": None,
+        "cloudflare:1010": None,
+        "cloudflare:1020": None,
     },
     Refused.MODEL: {
         "model_not_found": None,
@@ -64,6 +76,7 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "unsupported_model": None,
         "unknown_model": None,
         "invalid_model": None,
+        "unavailable_model": None,
         "modelnotopen": None,
         "invalidendpointormodel.notfound": None,
         "deploymentnotfound": "not_deployed",
@@ -81,6 +94,12 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "sensitive_words_detected": None,
         "invalid_prompt": None,
         "prompt_blocked": None,
+        "flagged_input": None,
+        "sensitivecontentdetected": None,
+        "inputtextsensitivecontentdetected": None,
+        "outputtextsensitivecontentdetected": None,
+        "inputtextriskdetection": None,
+        "outputtextriskdetection": None,
         "base_resp:1026": None,
         "base_resp:1027": None,
         "1301": None,
@@ -91,13 +110,19 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "overloaded": None,
         "overloaded_error": None,
         "server_overloaded": None,
+        "serveroverloaded": None,
+        "server_is_overloaded": None,
+        "slow_down": None,
         "model_overloaded": None,
         "model_capacity_exhausted": None,
         "capacity_exceeded": None,
+        "service_tier_capacity_exceeded": None,
         "insufficient_system_resource": None,
+        "1305": None,
     },
     Refused.CREDENTIAL: {
         "invalid_api_key": None,
+        "invalidapikey": None,
         "incorrect_api_key": None,
         "incorrect_api_key_error": None,
         "api_key_invalid": None,
@@ -107,6 +132,9 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "token_expired": None,
         "expired_token": None,
         "authentication_error": None,
+        "authenticationerror": None,
+        "expired_key": None,
+        "token_not_found_in_db": None,
         "invalid_authentication": None,
         "invalid_authentication_error": None,
         "account_deactivated": None,
@@ -114,12 +142,14 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "unauthenticated": None,
         "oauth.v2.invalidapikey": None,
         "unrecognizedclientexception": None,
+        "expiredtokenexception": None,
         "base_resp:1004": None,
         "base_resp:2049": None,
         "cloudflare:10000": None,
     },
     Refused.PATH: {
         "unknown_url": None,
+        "url.not_found": None,
         "cloudflare:7000": None,
         "cloudflare:7001": None,
         "cloudflare:7003": None,
@@ -143,7 +173,7 @@ CODES: Mapping[Refused, Mapping[str, str | None]] = {
         "1302": None,
         "1303": None,
         "1304": None,
-        "1305": None,
+        "cloudflare:1015": None,
     },
 }
 
@@ -182,10 +212,18 @@ MODEL_PHRASES: tuple[re.Pattern[str], ...] = tuple(
     )
 )
 
+# Under 404 alone these are said at the ladder's end too; elsewhere they are no more than words.
+MODEL_HINTS: tuple[re.Pattern[str], ...] = (
+    re.compile(r"^(?:the )?(?:requested )?model (?:is |was )?(?:not found|does not exist)\b", re.IGNORECASE),
+    re.compile(r"^not found the model \S", re.IGNORECASE),
+)
+
 # A 404 whose text is a router's own, and so speaks of the path.
 ROUTER_TEXT = re.compile(
-    r"^\W*(?:404\W*)?(?:(?:page |path |route |endpoint |resource |the requested (?:url|resource) )?(?:was )?"
-    r"not[ _]?found|cannot post \S*|no route matched[^.]*|unknown (?:path|route|endpoint|url)[^.]*)"
+    r"^\W*(?:404\W*)?(?:(?:page |path |route (?:\S{1,200} )?|endpoint |file |resource "
+    r"|the requested (?:url|resource) )?(?:was )?not[ _]?found"
+    r"|cannot post \S*|invalid url \([^)]{1,200}\)|no route matched[^.]{0,200}"
+    r"|unknown (?:path|route|endpoint|url)[^.]{0,200})"
     r"\W*(?:nginx\W*)?$",
     re.IGNORECASE,
 )
@@ -193,19 +231,19 @@ ROUTER_TEXT = re.compile(
 
 def token_cap_refused(text: str, field: str) -> bool:
     """Whether a message says that the parameter `field` itself (not its value) isn't supported."""
-    name = rf"['\"`]?\b{re.escape(field)}\b['\"`]?"
-    return bool(
-        re.search(
-            r"(?:unsupported|unrecogni[sz]ed|unknown|unexpected|extra|does not support|doesn['’]t support)"
-            r"(?: request| keyword)? (?:parameter|argument|field|name|input|property|key)(?:s|\(s\))?"
-            rf"(?: supplied)?\s?:?\s?[\[{{(]?\s?{name}",
-            text,
-            re.IGNORECASE,
-        )
-        or re.search(
-            rf"{name}:? (?:parameter |field |argument )?(?:is |are )?"
-            r"(?:not supported|unsupported|not permitted|not allowed|unknown|unrecogni[sz]ed)\b",
-            text,
-            re.IGNORECASE,
-        )
+    bare = re.escape(field)
+    name = rf"['\"`]?\b{bare}\b['\"`]?"
+    of_value = (
+        r"\W{1,3}(?:for )?(?:values?|to|above|over|beyond|greater|larger|higher|more|less|must|should)\b|\s?[=<>]"
     )
+    patterns = (
+        r"(?:unsupported|unrecogni[sz]ed|unknown|unexpected|extra|extraneous|does not support|doesn['’]t support)"
+        r"(?: request| keyword)? (?:parameter|argument|field|name|input|propert(?:y|ie)|key)(?:s|\(s\))?"
+        rf"(?: supplied| in object)?\s?:?\s?[\[{{(]?\s?{name}(?!{of_value})",
+        rf"{name}\]?:? (?:parameter |field |argument )?(?:extra inputs? )?(?:is |are |was |were )?"
+        r"(?:not supported|unsupported|not permitted|not allowed|unexpected|unknown|unrecogni[sz]ed)\b"
+        rf"(?!{of_value})",
+        rf"extra inputs are not permitted, field: {name}",
+        rf"extra_forbidden['\"], ['\"]loc['\"]: [(\[][^)\]]{{0,100}}['\"]{bare}['\"],?[)\]]",
+    )
+    return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)

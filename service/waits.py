@@ -14,19 +14,22 @@ from email.utils import parsedate_to_datetime
 LONGEST = 31 * 86400.0
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s?(ms|d|h|m|s)(?![a-z])")
-_DURATION = re.compile(r"(?:\d{1,12}(?:\.\d{1,12})?\s?(?:ms|d|h|m|s)\s?){1,6}")
-_NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,12})?")
+_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s?(ms|d|h|m|s)(?![a-z])")
+_DURATION = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,12})?\s?(?:ms|d|h|m|s)\s?){1,6}")
+_NUMBER = re.compile(r"[0-9]{1,16}(?:\.[0-9]{1,12})?")
 _PHRASE = re.compile(
-    r"(?:try again|retry|please wait|wait|available again|resets?)\s(?:in|after|for)?\s?(?:about )?"
-    r"(\d{1,12}(?:\.\d{1,12})?\s?(?:ms|milliseconds?|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)"
-    r"(?:\s?\d{1,12}(?:\.\d{1,12})?\s?(?:ms|s|m|h))*)(?![a-z])",
+    r"\b(?:try again|retry|please wait|wait|available again|resets?)\s(?:in|after|for)?\s?(?:about )?"
+    r"([0-9]{1,12}(?:\.[0-9]{1,12})?\s?(?:ms|milliseconds?|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)"
+    r"(?:\s?[0-9]{1,12}(?:\.[0-9]{1,12})?\s?(?:ms|s|m|h))*)(?![a-z])",
     re.IGNORECASE,
 )
 _LONG_UNITS = re.compile(r"(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|days?)", re.IGNORECASE)
 _RESET_HEADERS = (
     "anthropic-ratelimit-requests-reset",
     "anthropic-ratelimit-tokens-reset",
+    "anthropic-ratelimit-input-tokens-reset",
+    "anthropic-ratelimit-output-tokens-reset",
+    "anthropic-ratelimit-unified-reset",
     "x-ratelimit-reset-requests",
     "x-ratelimit-reset-tokens",
     "x-ratelimit-reset",
@@ -34,10 +37,12 @@ _RESET_HEADERS = (
 )
 
 
-def retry_after(headers: Mapping[str, str], hints: Iterable[str], text: str, now: datetime) -> float | None:
+def retry_after(
+    headers: Mapping[str, str], hints: Iterable[str], text: str, now: datetime, *, resets: bool
+) -> float | None:
     """The wait in seconds, None when nothing says it. `headers` have lower-case names, `hints` are values of
     RetryInfo and its like, `text` is the message, `now` turns dates into waits (the answer's own `Date` if it has
-    one)."""
+    one). `resets` lets the reset headers count: they come with every answer, and only a rate limit waits for them."""
     now = _date(headers.get("date", "")) or now
     if (milliseconds := headers.get("retry-after-ms", "").strip()) and _NUMBER.fullmatch(milliseconds):
         return _bounded(float(milliseconds) / 1000)
@@ -53,8 +58,10 @@ def retry_after(headers: Mapping[str, str], hints: Iterable[str], text: str, now
         seconds = duration(_LONG_UNITS.sub(_short_unit, match[1]))
         if seconds is not None:
             return _bounded(seconds)
-    resets = [_moment_or_duration(headers[name].strip(), now) for name in _RESET_HEADERS if name in headers]
-    return min((reset for reset in resets if reset), default=None)
+    if not resets:
+        return None
+    moments = [_moment_or_duration(headers[name].strip(), now) for name in _RESET_HEADERS if name in headers]
+    return min((moment for moment in moments if moment), default=None)
 
 
 def duration(text: str) -> float | None:
@@ -81,13 +88,13 @@ def _moment_or_duration(text: str, now: datetime) -> float | None:
 
 def _date(text: str) -> datetime | None:
     """An HTTP date or an RFC 3339 one, as aware UTC."""
-    for parse in (parsedate_to_datetime, datetime.fromisoformat):
-        try:
-            moment = parse(text)
-        except (ValueError, TypeError, OverflowError):
-            continue
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return None
+    # fromisoformat alone would also take a long run of digits for a date.
+    parse = datetime.fromisoformat if re.match("[0-9]{4}-", text) else parsedate_to_datetime
+    try:
+        moment = parse(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _short_unit(match: re.Match[str]) -> str:
