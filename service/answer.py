@@ -188,6 +188,10 @@ class Answer:
         except OverlongError:
             self.over_limit = True
 
+    def mark_broken(self, reason: str) -> None:
+        """What carries the body can't be read on, for a reason that only the transport knows."""
+        self._reader.mark_broken(reason)
+
     def finish(self, end: End, **times: Any) -> Exchange:
         """The exchange, once nothing more comes. `times` are the fields of `Exchange` that a clock fills."""
         if self._streaming and end in (End.COMPLETE, End.CLOSED, End.RESET):

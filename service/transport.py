@@ -117,6 +117,8 @@ class Transport:
             end = End.ENOUGH if answer and answer.announced else End.DEADLINE
         except httpx.RemoteProtocolError as error:
             end, fault = (End.CLOSED, None) if answer else (End.NO_ANSWER, _protocol_fault(error))
+            if answer and "closed" not in str(error):
+                answer.mark_broken("http_framing")
         except (httpx.TransportError, OSError, ssl.SSLError) as error:
             end, fault = (End.RESET, None) if answer else (End.NO_ANSWER, _fault(error))
         own_lag = self._lag is not None and self._lag.worst_since(watch.start) > OWN_LAG_S
