@@ -31,6 +31,7 @@ DRAIN_S = 1.0
 OWN_LAG_S = 1.0
 """Lateness of our own event loop from which silence may be ours."""
 _FLOWING_S = 10.0
+_CONNECTING = 0.9  # of the deadline
 _USER_AGENT = "routeproof"
 
 
@@ -102,18 +103,20 @@ class Transport:
             **dialect.authorize(route, credentials),
         }
         client = self._client(route)
+        # Cancelled in a TLS handshake, httpcore leaves the socket open; its own time-out closes it, so that comes first.
+        connecting = httpx.Timeout(None, connect=_CONNECTING * route.deadline.total_seconds())
         watch = _Watch(asyncio.get_running_loop().time)
         answer: Answer | None = None
         end, fault = End.COMPLETE, None
         try:
             async with (
                 asyncio.timeout(route.deadline.total_seconds()) as deadline,
-                client.stream("POST", wire.url, content=wire.body, headers=headers) as response,
+                client.stream("POST", wire.url, content=wire.body, headers=headers, timeout=connecting) as response,
             ):
                 watch.headers()
                 answer = Answer(dialect, route, ask, response.status_code, _plain(response.headers), datetime.now(UTC))
                 end = await _read(response, answer, watch, deadline)
-        except TimeoutError:
+        except (TimeoutError, httpx.ConnectTimeout):
             end = End.ENOUGH if answer and answer.announced else End.DEADLINE
         except httpx.RemoteProtocolError as error:
             end, fault = (End.CLOSED, None) if answer else (End.NO_ANSWER, _protocol_fault(error))
