@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from service.config import credentials, fingerprint
@@ -32,6 +32,7 @@ LONGEST_SLEEP_S = 5.0
 RETENTION = timedelta(days=30)
 STUCK_S = 60.0
 _RETRY_S = 1.0
+_DISPATCH = "dispatch"
 
 log = structlog.get_logger("routeproof.schedule")
 
@@ -64,12 +65,15 @@ class Schedule:
         self._draining = False
         self._superseded = False
         self._dispatching = asyncio.Lock()
+        self._sleep = LONGEST_SLEEP_S
         self._again = False
 
     def start(self) -> None:
         """Begin to claim and probe."""
         self._saver = asyncio.create_task(self._save_forever())
-        self._clockwork.add_listener(self._missed, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR)
+        faults = EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
+        self._clockwork.add_listener(self._missed, faults)
+        self._clockwork.add_listener(self._plan_dispatch, EVENT_JOB_EXECUTED | faults)
         self._clockwork.add_job(self._housekeeping, "interval", hours=1, id="housekeeping")
         self._clockwork.start()
         self._wake_in(0)
@@ -115,21 +119,25 @@ class Schedule:
             self._again = True
         elif not self._draining:
             at = datetime.now(UTC) + timedelta(seconds=seconds)
-            self._clockwork.add_job(self._dispatch, "date", run_date=at, id="dispatch", replace_existing=True)
+            self._clockwork.add_job(self._dispatch, "date", run_date=at, id=_DISPATCH, replace_existing=True)
+
+    def _plan_dispatch(self, event: Any) -> None:
+        """Plan the next dispatch once the last one is put away: planned by itself, it could come due while APScheduler
+        still counts the last one as running, which drops it, and then nothing would ever be claimed again."""
+        if event.job_id == _DISPATCH:
+            self._wake_in(0 if self._again else min(self._sleep, LONGEST_SLEEP_S))
 
     async def _dispatch(self) -> None:
-        sleep, self._again = LONGEST_SLEEP_S, False
+        self._sleep, self._again = LONGEST_SLEEP_S, False
         try:
             async with self._dispatching, asyncio.timeout(STUCK_S / 2):
-                sleep = await self._claim_and_start()
+                self._sleep = await self._claim_and_start()
             self._dispatched_at = suspended_clock()
         except DATABASE_ERRORS as error:
             self._metrics.database_error()
             log.warning("could not claim", action="claim_failed", error=type(error).__name__)
-            sleep = _RETRY_S
+            self._sleep = _RETRY_S
             self._dispatched_at = suspended_clock()
-        finally:
-            self._wake_in(0 if self._again else min(sleep, LONGEST_SLEEP_S))
 
     async def _claim_and_start(self) -> float:
         """Claim what fits and start it. Returns the seconds until there may be more to claim."""
@@ -259,6 +267,8 @@ class Schedule:
         log.info("housekeeping done", action="housekeeping", days_dropped=dropped)
 
     def _missed(self, event: Any) -> None:
+        if self._draining:  # the end of the clockwork cancels its runs
+            return
         self._metrics.runs_missed()
         error = getattr(event, "exception", None)
         log.error("a run of the clockwork failed", action="run_missed", job=event.job_id, error=repr(error))
