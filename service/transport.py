@@ -103,7 +103,7 @@ class Transport:
             **dialect.authorize(route, credentials),
         }
         client = self._client(route)
-        # Cancelled in a TLS handshake, httpcore leaves the socket open; its own time-out closes it, so that comes first.
+        # Cancelled in a TLS handshake, httpcore leaves the socket open; its own time-out closes it, so it comes first.
         connecting = httpx.Timeout(None, connect=_CONNECTING * route.deadline.total_seconds())
         watch = _Watch(asyncio.get_running_loop().time)
         answer: Answer | None = None
