@@ -6,17 +6,24 @@ from collections.abc import Mapping
 
 EXPLANATIONS: Mapping[str, str] = {
     "flaky": "One and the same question was answered in two ways within one probe. Expect occasional failures.",
-    "index_missing": "Tool-call fragments carry no index. Clients that sort by index may merge or drop calls.",
-    "index_reused": "Two calls share one index. Clients that go by the index alone glue their arguments together.",
+    "index_missing": "Pieces of a tool call carry no index. Clients that sort by index may merge or drop calls.",
+    "index_reused": "Two calls or blocks share one index. Clients that go by the index alone glue their contents "
+    "together.",
     "done_missing": "The stream never sends the closing [DONE]. Clients that wait for it hang or report an error.",
     "finish_reason_missing": "No finish reason is sent. Clients that wait for one may not dispatch the call.",
-    "finish_reason_stop": "A turn with a tool call finishes with “stop” in place of “tool_calls”. Clients that "
-    "dispatch only on “tool_calls” ignore the call.",
+    "finish_reason_stop": "A turn with a tool call finishes as a plain answer does (“stop”, “end_turn”). Clients that "
+    "dispatch only on “tool_calls” or “tool_use” ignore the call.",
     "name_repeated": "The function's name comes again in later fragments. Clients that append it build a wrong name.",
     "name_fragmented": "The function's name arrives in pieces. Clients that take the first piece call a wrong name.",
     "comment_as_data": "Keep-alive comments arrive as data lines. Clients that parse every data line as JSON fail.",
     "output_index_missing": "Output items carry no output_index. Clients that sort by it may mix items up.",
     "block_index_gap": "Content blocks skip an index. Clients that keep blocks in an array may trip over the gap.",
+    "block_start_missing": "Text arrives for a content block that never began. The official client fails on it.",
+    "block_stop_missing": "The call's content block is never closed. Clients that dispatch at its end miss the call.",
+    "event_name_missing": "Events carry their type in the data only. The official client ignores events without a "
+    "name.",
+    "message_start_missing": "The stream doesn't begin with message_start. The official client refuses it.",
+    "message_stop_missing": "The stream never sends message_stop. Clients that wait for it hang or report an error.",
     "tool_markup_in_content": "Markup of a tool call also shows up in the text, beside the native call. Users may "
     "see it.",
     "usage_missing": "Token usage was asked for and is not reported. Costs and budgets are estimates here.",

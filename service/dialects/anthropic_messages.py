@@ -98,7 +98,7 @@ class MessagesReader(Reader):
             return
         kind = _text(chunk.get("type"))
         if kind:
-            if kind in _EVENTS and event.name == "message" and not self.done:
+            if kind in _EVENTS and event.name == "message":
                 self.quirks.add("event_name_missing")
             self._typed(kind, chunk)
         elif event.name in _EVENTS:
@@ -204,11 +204,10 @@ class MessagesReader(Reader):
             slot = max(self._blocks, default=-1) + 1
         elif slot in self._blocks:
             self.quirks.add("index_reused")
-        elif slot != len(self._blocks):
+        elif slot > len(self._blocks):
             self.quirks.add("block_index_gap")
         known = self._blocks.get(slot)
-        if known is not None and known.call and kind == "tool_use" and known.call.id == _id(content) != "":
-            self._open = known
+        if known is not None and known.call and kind == "tool_use" and known.call.id == _id(content):
             return
         if len(self._blocks) >= _MOST_BLOCKS or len(self.drafts) >= _MOST_BLOCKS:
             self.mark_broken("too_many_blocks")
