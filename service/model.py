@@ -34,6 +34,9 @@ class Status(StrEnum):
 
     TOOLS_SUPPORTED = "tools_supported"
     FORCED_TOOL_CHOICE_REJECTED = "forced_tool_choice_rejected"
+    TURN_COMPLETED = "turn_completed"
+    HISTORY_ACCEPTED = "history_accepted"
+    PARALLEL_CALLS_SUPPORTED = "parallel_calls_supported"
 
     TOOLS_PAYLOAD_REJECTED = "tools_payload_rejected"
     AUTO_TOOL_CHOICE_REJECTED = "auto_tool_choice_rejected"
@@ -43,6 +46,7 @@ class Status(StrEnum):
     TOOL_CALL_LEAKED_AS_TEXT = "tool_call_leaked_as_text"
     MALFORMED_STREAM = "malformed_stream"
     STREAM_IGNORED = "stream_ignored"
+    HISTORY_REJECTED = "history_rejected"
 
     ENDPOINT_AUTH_FAILED = "endpoint_auth_failed"
     QUOTA_OR_ROUTING_FAILED = "quota_or_routing_failed"
@@ -59,6 +63,8 @@ class Status(StrEnum):
 
     INCONCLUSIVE_NO_TOOL_CALL = "inconclusive_no_tool_call"
     FORCED_TOOL_CHOICE_IGNORED = "forced_tool_choice_ignored"
+    PARALLEL_CALLS_NOT_MADE = "parallel_calls_not_made"
+    TURN_UNFINISHED = "turn_unfinished"
     PROBE_CAP_REACHED = "probe_cap_reached"
     OWN_NETWORK = "own_network"
     PROBER_OVERLOADED = "prober_overloaded"
@@ -72,7 +78,13 @@ class Status(StrEnum):
 
 
 _BY_OUTCOME: dict[Outcome, tuple[Status, ...]] = {
-    Outcome.PROVEN: (Status.TOOLS_SUPPORTED, Status.FORCED_TOOL_CHOICE_REJECTED),
+    Outcome.PROVEN: (
+        Status.TOOLS_SUPPORTED,
+        Status.FORCED_TOOL_CHOICE_REJECTED,
+        Status.TURN_COMPLETED,
+        Status.HISTORY_ACCEPTED,
+        Status.PARALLEL_CALLS_SUPPORTED,
+    ),
     Outcome.VIOLATED: (
         Status.TOOLS_PAYLOAD_REJECTED,
         Status.AUTO_TOOL_CHOICE_REJECTED,
@@ -82,6 +94,7 @@ _BY_OUTCOME: dict[Outcome, tuple[Status, ...]] = {
         Status.TOOL_CALL_LEAKED_AS_TEXT,
         Status.MALFORMED_STREAM,
         Status.STREAM_IGNORED,
+        Status.HISTORY_REJECTED,
     ),
     Outcome.BLOCKED: (
         Status.ENDPOINT_AUTH_FAILED,
@@ -101,6 +114,8 @@ _BY_OUTCOME: dict[Outcome, tuple[Status, ...]] = {
     Outcome.UNPROVEN: (
         Status.INCONCLUSIVE_NO_TOOL_CALL,
         Status.FORCED_TOOL_CHOICE_IGNORED,
+        Status.PARALLEL_CALLS_NOT_MADE,
+        Status.TURN_UNFINISHED,
         Status.PROBE_CAP_REACHED,
         Status.OWN_NETWORK,
         Status.PROBER_OVERLOADED,
@@ -242,10 +257,41 @@ class Tool:
     asked: Mapping[str, str] = field(default_factory=dict)
 
 
+class Role(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+    RESULT = "result"
+
+
+@dataclass(frozen=True)
+class PastCall:
+    """A call in a history. `arguments` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, repr=False)
+class Replay:
+    """A route's own assistant message, as it came. `wire` is the dialect's form of it, with every field: it goes back
+    to the same route in the next request and is neither shown nor stored."""
+
+    calls: tuple[PastCall, ...]
+    wire: Any = field(compare=False)
+
+
 @dataclass(frozen=True)
 class Message:
-    role: str
-    text: str
+    """One message of a conversation, free of any dialect. An assistant's carries `calls` beside its text, or is a
+    `replay`; a result answers `answers`, and `beside` is a user's text in the same message."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[PastCall, ...] = ()
+    answers: PastCall | None = None
+    beside: str = ""
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True)
@@ -268,6 +314,8 @@ class Ask:
     def shape(self) -> str:
         """The request's shape in a few words, for people: what was asked, not the text of it."""
         words = [f"tools, choice {self.choice}" if self.tools else "no tools"]
+        if history := [message for message in self.messages if message.role is not Role.USER]:
+            words.insert(0, f"history of {len(self.messages)} messages" + (", own call" if history[0].replay else ""))
         if self.tokens_field is not None:
             words.append(self.tokens_field)
         if self.parallel is not None:
@@ -401,6 +449,7 @@ class Exchange:
     labelled_events: bool = True  # the content type announced an event stream
     completion: bool = False  # a JSON body that is one whole completion
     cached: bool = False
+    replay: Replay | None = field(default=None, repr=False, compare=False)  # never stored
     other_cap_field: str | None = None  # the token-cap field that may be tried when this one is refused by name
     flowing: bool = False  # deltas still came when the deadline passed
     own_lag: bool = False  # our own event loop was late by more than a second meanwhile

@@ -30,7 +30,7 @@ _NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
 _EGRESS_HELD_S = 10.0
 _TRACEBACK_LIMIT = 4000
 _SAID_LIMIT = 100
-_NOT_STORED = frozenset({"text", "messages", "tools"})
+_NOT_STORED = frozenset({"text", "messages", "tools", "replay"})
 
 
 def suspended_clock() -> float:
