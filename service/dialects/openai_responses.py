@@ -158,15 +158,15 @@ class ResponsesReader(Reader):
             self._end(kind, chunk, response)
         elif chunk.get("error") or kind.endswith("error"):
             self.fail(chunk)
-        elif kind.startswith(_FOREIGN_TYPES) or any(key in chunk for key in _FOREIGN_KEYS):
+        elif kind.startswith(_FOREIGN_TYPES):
             self.mark_broken("foreign_dialect")
         elif kind in _TEXTS:
             self.add_text(chunk.get("delta"))
         elif kind in _WHOLE_TEXTS:
             self._whole_text(chunk.get("text") or chunk.get("refusal"))
-        elif kind.startswith("response.reasoning") and kind.endswith(".delta"):
+        elif kind.startswith("response.reasoning"):
             self.add_reasoning(chunk.get("delta"))
-        elif kind.startswith("response.function_call_arguments."):
+        elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
             self._arguments(kind, chunk)
         elif kind in ("response.output_item.added", "response.output_item.done"):
             self._item(kind, chunk)
@@ -196,8 +196,7 @@ class ResponsesReader(Reader):
         if not isinstance(item, dict):
             return
         if item.get("type") != "function_call":
-            if not added:
-                self._whole_message(item)
+            self._whole_message(item)
             return
         identities = (*_ids(item), self._slot(chunk))
         call = self._pending(identities, unnamed=added) or self._begin(identities)
@@ -224,7 +223,7 @@ class ResponsesReader(Reader):
         if kind.endswith(".delta"):
             self.deltas += 1
             call.add_arguments(chunk.get("delta"))
-        elif kind.endswith(".done"):
+        else:
             call.identify("", item_id, slot, chunk.get("name"))
             call.add_whole(chunk.get("arguments"))
 
@@ -240,7 +239,6 @@ class ResponsesReader(Reader):
             call = self._closest(streamed, identities) if streamed else self._begin(identities)
             if call is not None:
                 self._identify(call, identities, item)
-                call.closed = True
                 call.add_whole(item.get("arguments"))
 
     def _pending(self, identities: _Identities, *, unnamed: bool) -> _Call | None:
@@ -283,7 +281,7 @@ class ResponsesReader(Reader):
 
     def _slot(self, chunk: dict[str, Any]) -> int | None:
         slot = chunk.get("output_index")
-        if isinstance(slot, int) and not isinstance(slot, bool):
+        if isinstance(slot, int):
             return slot
         self.quirks.add("output_index_missing")
         return None
@@ -392,12 +390,9 @@ def _is_json(text: str) -> bool:
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two texts of arguments are the same JSON value, or else the same text."""
-    first, second = "".join(one), "".join(other)
-    if first == second:
-        return True
+    """Whether two texts of arguments are the same JSON value."""
     try:
-        return bool(json.loads(first) == json.loads(second))
+        return bool(json.loads("".join(one)) == json.loads("".join(other)))
     except (ValueError, RecursionError):
         return False
 

@@ -120,6 +120,16 @@ IDENTITY, CONTRADICTED = "call_identity_unstable", "arguments_contradicted"
         ("two calls under one item id", [added(item()), delta(OK), finished(item(OK)), added(item(call_id="call_2"), 1), delta(OK, 1), finished(item(OK, call_id="call_2"), 1), completed()], [None, None], []),
         ("done items without any index or id of their own", [finished(item(OK, id=None), None), finished(second(OK, id=None), None), completed()], [None, None], ["output_index_missing"]),
         ("a final response put together anew, under new ids", [added(item()), delta(OK), finished(item(OK)), completed(item(OK, id="n", call_id="new"))], [None], []),
+        ("a call that got its item's id late, then deltas of another", [delta(HEAD, None, None), added(item(), None), delta(TAIL, None), delta(OK, None, "fc_2"), finished(item(OK)), finished(second(OK), 1), completed()], [None, None], ["output_index_missing"]),
+        ("a call that got its item's id late and goes on behind another", [delta(HEAD, None, None), added(item(), None), added(second(OK), None), delta(TAIL, None), completed()], [None, None], ["output_index_missing"]),
+        ("a call that got its index late, then deltas of another", [delta(HEAD, None, None), added(item(id=None)), delta(TAIL, of=None), delta(OK, 1, None), finished(item(OK, id=None)), finished(second(OK, id=None), 1), completed()], [None, None], ["output_index_missing"]),
+        ("deltas of two calls before any item, by id", [delta(HEAD, None), delta(HEAD, None, "fc_2"), delta(TAIL, None), delta(TAIL, None, "fc_2"), finished(item(OK)), finished(second(OK), 1), completed()], [None, None], ["output_index_missing"]),
+        ("deltas of two calls before any item, by index", [delta(HEAD, of=None), delta(HEAD, 1, None), delta(TAIL, of=None), delta(TAIL, 1, None), finished(item(OK)), finished(second(OK), 1), completed()], [None, None], []),
+        ("two calls by ids alone, alternating", [added(item(), None), added(second(), None), delta(HEAD, None), delta(HEAD, None, "fc_2"), delta(TAIL, None), delta(TAIL, None, "fc_2"), completed()], [None, None], ["output_index_missing"]),
+        ("two calls, one after the other, that only call_ids name", [delta(OK, None, None), finished(item(OK, id=None), None), delta(OK, None, None), finished(second(OK, id=None), None), completed()], [None, None], ["output_index_missing"]),
+        ("an item that is done without arguments", [added(item()), delta(OK), finished(item(None)), completed()], [None], []),
+        ("an item in an event that isn't known", [event("vendor.item", item=item(OK)), completed()], [], []),
+        ("items that are none", [added(None), finished("x"), finished(["x"]), completed("x", item(OK))], [None], []),
         ("reasoning and text around the call", [added({"type": "reasoning"}), finished({"type": "reasoning"}), added(item(), 1), delta(OK, 1), finished(item(OK), 1), completed()], [None], []),
         ("another tool's call", [finished(item(OK, name="other_tool")), completed()], [None], []),
         ("deltas that were cut", [added(item()), delta(HEAD), completed()], ["arguments_truncated"], []),
@@ -138,6 +148,7 @@ IDENTITY, CONTRADICTED = "call_identity_unstable", "arguments_contradicted"
         ("another name when the item is done", [added(item()), delta(OK), finished(item(OK, name="other_tool")), completed()], [IDENTITY], []),
         ("no call_id anywhere", [added(item(call_id=None)), delta(OK), finished(item(OK, call_id=None)), completed()], ["id_missing"], []),
         ("two calls under one call_id", [added(item()), delta(OK), finished(item(OK)), added(second(call_id="call_1"), 1), delta(OK, 1, "fc_2"), finished(second(OK, call_id="call_1"), 1), completed()], [None, "call_id_duplicated"], []),
+        ("two done items under one call_id", [finished(item(OK)), finished(second(OK, call_id="call_1"), 1), completed()], [None, "call_id_duplicated"], []),
         ("an undeclared name", [finished(item(OK, name="shell")), completed()], ["name_not_declared"], []),
         ("a hosted tool's call", [finished({"type": "web_search_call", "id": "ws_1", "status": "completed"}), completed()], [], []),
     ],
@@ -155,7 +166,9 @@ def test_a_value_that_wasnt_asked_for_is_noted_wherever_the_arguments_came_from(
 
 def test_calls_beyond_reason_break_the_stream() -> None:
     calls = [finished(item(OK, id=f"fc_{n}", call_id=f"call_{n}"), n) for n in range(300)]
+    deltas = [delta(OK, n, f"fc_{n}") for n in range(300)]
     assert read(*calls, completed()).broken == "too_many_calls"
+    assert read(*deltas, completed()).broken == "too_many_calls"
 
 
 @pytest.mark.parametrize(
@@ -229,6 +242,7 @@ def test_a_wait_is_kept_from_an_error_inside_the_stream() -> None:
         ("blocks of Anthropic Messages", "foreign_dialect", [{"type": "content_block_delta", "index": 0}]),
         ("chunks of Gemini", "foreign_dialect", [{"candidates": [{"content": {}}]}]),
         ("a response without its event", "event_type_missing", [{"id": "resp_1", "object": "response", "status": "completed"}]),
+        ("an empty type", "event_type_missing", [{"type": "", "response": {}}]),
         ("an event without its type", "event_type_missing", [Event('{"delta": "x"}', "response.output_text.delta")]),
         ("no JSON", "data_not_json", ["{oops"]),
         ("no object", "event_not_object", ["[1]"]),
@@ -265,6 +279,28 @@ def test_texts(what: str, events: list[Any], has_text: bool, leak: str | None) -
     reading = read(*events, completed())
     assert (reading.has_text, reading.leak) == (has_text, leak), what
     assert not reading.calls
+
+
+def test_what_was_streamed_is_not_taken_again_from_what_is_done() -> None:
+    whole = message({"type": "output_text", "text": "All good."})
+    assert (
+        read(text("All good."), event("output_text.done", text="All good."), finished(whole), completed()).deltas == 1
+    )
+    thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm"}]}
+    assert read(event("reasoning_text.delta", delta="Hm"), finished(thought), completed()).deltas == 1
+    assert read(added(item()), delta(HEAD), delta(TAIL), said(OK), finished(item(OK))).deltas == 3
+
+
+def test_only_messages_and_reasoning_are_read_for_texts() -> None:
+    found = {"type": "file_search_call", "content": [{"type": "output_text", "text": LEAKED}]}
+    assert (read(finished(found), completed()).leak, read(finished(found)).deltas) == (None, 0)
+
+
+def test_the_terminal_event_is_the_last_that_is_waited_for() -> None:
+    reader = DIALECT.reader(ROUTE, FORCED, {}, NOW)
+    assert not reader.complete
+    reader.read(Event(json.dumps(completed())))
+    assert reader.complete
 
 
 def test_the_final_response_stands_for_a_text_that_wasnt_streamed() -> None:
