@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from html import unescape
@@ -122,7 +122,7 @@ def read_stream_error(
     """An error inside an accepted stream: the parsed event, or its text when it isn't JSON."""
     found = _Found()
     if isinstance(data, str):
-        _collect_text(data, found)
+        _collect_text(data[:_MOST_TEXT], found)
     else:
         _collect(data, found, 0)
     return _judge(None, headers, found, found.text, html=False, cap_field=cap_field, usage_field=usage_field, now=now)
@@ -191,6 +191,7 @@ _EDGE_CODE = re.compile(r"error code: ([0-9]{3,5})")
 
 _DECODER = json.JSONDecoder(strict=False)  # raw line ends within strings are seen in the wild
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(")?|[{}\[\],]', re.DOTALL)
+_CLOSERS = {"{": "}", "[": "]"}
 _CUT_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?\Z")
 
 
@@ -211,24 +212,29 @@ def _json_in(text: str) -> Any:
     return None
 
 
-def _closed(text: str) -> tuple[str, ...]:
-    """A cut-off JSON text with what closes it: at its end, and behind its last whole member."""
+def _closed(text: str) -> Iterator[str]:
+    """A cut-off JSON text with what closes it: at its end, then behind its last whole member."""
+    closing, comma = _open_at_end(text)
+    yield _CUT_ESCAPE.sub(r"\1", text) + closing if closing.startswith('"') else text + closing
+    yield text[:comma] + _open_at_end(text[:comma])[0]
+
+
+def _open_at_end(text: str) -> tuple[str, int]:
+    """What closes all that is open at the end of a JSON text, and where its last comma outside of strings is."""
     closers: list[str] = []
-    end, whole = text, ""
+    comma = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
-        if token == "{":
-            closers.append("}")
-        elif token == "[":
-            closers.append("]")
+        if token in _CLOSERS:
+            closers.append(_CLOSERS[token])
         elif token == ",":
-            whole = text[: match.start()] + "".join(reversed(closers)) if closers else whole
+            comma = match.start()
         elif token in ("}", "]"):
             if not closers or closers.pop() != token:
-                return ()
+                break
         elif match[1] is None:
-            end = _CUT_ESCAPE.sub(r"\1", text) + '"'
-    return (end + "".join(reversed(closers)), whole)
+            closers.append('"')
+    return "".join(reversed(closers)), comma
 
 
 def _collect(node: Any, found: _Found, depth: int, box: str = "") -> None:
@@ -290,7 +296,7 @@ def _collect_message(text: str, found: _Found, depth: int) -> None:
     text = text[: found.room]
     found.room -= len(text)
     found.texts.append(text[:TEXT_LIMIT])
-    starts = [match.start() for match in islice(re.finditer(r"\{", text), _MOST_INNER_STARTS)]
+    starts = [match.start() for match in islice(re.finditer(r'\{\s*"', text), _MOST_INNER_STARTS)]
     for start in starts:
         inner = _json_in(text[start:])
         if inner:

@@ -240,7 +240,7 @@ def token_cap_refused(text: str, field: str) -> bool:
         r"(?:unsupported|unrecogni[sz]ed|unknown|unexpected|extra|extraneous|does not support|doesn['’]t support)"
         r"(?: request| keyword)? (?:parameter|argument|field|name|input|propert(?:y|ie)|key)(?:s|\(s\))?"
         rf"(?: supplied| in object)?\s?:?\s?[\[{{(]?\s?{name}(?!{of_value})",
-        rf"{name}\]?:? (?:parameter |field |argument )?(?:extra inputs? )?(?:is |are |was |were )?"
+        rf"{name}:? (?:parameter |field |argument )?(?:extra inputs? )?(?:is |are |was |were )?"
         r"(?:not supported|unsupported|not permitted|not allowed|unexpected|unknown|unrecogni[sz]ed)\b"
         rf"(?!{of_value})",
         rf"extra inputs are not permitted, field: {name}",

@@ -565,6 +565,9 @@ PRECEDENCE: tuple[tuple[str, int, Any, Refused | None], ...] = (
     ("a 529 wrapped in 400", 400, message("x", status=529), OVERLOAD),
     ("a 403 wrapped in 500 settles nothing", 500, message("x", code=403), None),
     ("a 500 wrapped in 401", 401, message("x", code=500), CREDENTIAL),
+    ("a 429 wrapped in 401", 401, message("x", code=429), CREDENTIAL),
+    ("a 429 wrapped in 403", 403, message("x", code=429), CREDENTIAL),
+    ("a 401 wrapped in 429", 429, message("x", code=401), RATE),
     ("413 without a code", 413, message("Request entity too large"), None),
     ("451", 451, "", None),
 )
@@ -865,55 +868,35 @@ def test_a_cut_anywhere_raises_nothing(body: str, data: Any) -> None:
     read(400, body.encode()[: data.draw(st.integers(0, len(body)))])
 
 
-REPEATED = (
+REPEATED = [
     *("model ", "models/", "model:\t", "model x", "no route matched", "unknown path", "404 ", "not found ", "route "),
     *("country ", "try again in 1", "wait 1h", "1h", "1.", "doesn't ", "does not support parameters: ", "unsupported "),
-    *(
-        "max_tokens ",
-        "extra_forbidden', 'loc': (",
-        "!",
-        " ",
-        "\n",
-        "\t\n",
-        "<",
-        "<script>",
-        "<!--",
-        "<a ",
-        "&",
-        "<![x[",
-    ),
-    *(
-        '{"message":"',
-        "{",
-        "[",
-        '{"a":',
-        '{"a":"',
-        '"',
-        "\\",
-        "\\u",
-        '{"error":',
-        "data:",
-        "data:\n\n",
-        ": \n",
-        "}{",
-        ",",
-    ),
-    *("'", "(", "[[{", "error code: ", "billing ", "api key ", "\u00e9", "\ud83d\ude00"),
-)
+    *("max_tokens ", "extra_forbidden', 'loc': (", "!", " ", "\n", "\t\n", "<", "<script>", "<!--", "<a ", "&"),
+    *("<![x[", '{"message":"', "{", "[", '{"a":', '{"a":"', '"', "\\", "\\u", '{"error":', "data:", "data:\n\n"),
+    *(": \n", "}{", ",", "[1,", "1,", "'", "(", "[[{", "error code: ", "billing ", "api key ", "\u00e9", "\U0001f600"),
+]
 
 
 @pytest.mark.parametrize("piece", REPEATED, ids=repr)
 def test_no_body_takes_long(piece: str) -> None:
     """Hunts for patterns that backtrack: 64 KiB of one piece, bare, in a page, in a message and in many messages."""
-    text = (piece * ERROR_LIMIT)[:ERROR_LIMIT].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    text = (piece * ERROR_LIMIT)[:ERROR_LIMIT]
     many = {"errors": [{"message": text[:600] + "\u2014"}] * 100}
-    bodies = (text, "<html>" + text, "no route matched" + text, message(text[:30000]), many)
+    bodies = (
+        text,
+        "[" + text,
+        "[" * 20000 + text,
+        "<html>" + text,
+        "no route matched" + text,
+        message(text[:30000]),
+        many,
+    )
     encoded = [body.encode() if isinstance(body, str) else json.dumps(body).encode() for body in bodies]
     for body in encoded:
         started = time.process_time()
         for status in (400, 404):
             read(status, body[:ERROR_LIMIT])
-        assert time.process_time() - started < 1.5
+        assert time.process_time() - started < 2
 
 
 def test_no_event_takes_long() -> None:
@@ -922,4 +905,5 @@ def test_no_event_takes_long() -> None:
         read_event(text)
         read_event(message(text))
     read_event(list(chain.from_iterable([[{"message": "model " * 5000}]] * 300)))
+    read_event([{"message": '{"a":"' * 9000}] * 190)
     assert time.process_time() - started < 10

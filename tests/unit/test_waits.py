@@ -286,7 +286,7 @@ NAMES = st.sampled_from(
 
 
 @given(st.dictionaries(NAMES, HOSTILE), st.lists(HOSTILE, max_size=3), HOSTILE, st.datetimes(timezones=st.just(UTC)))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_no_wait_raises_or_is_negative_or_endless(
     headers: dict[str, str], hints: list[str], text: str, now: datetime
 ) -> None:
