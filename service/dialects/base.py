@@ -57,6 +57,8 @@ class Reader(ABC):
 
     usage_field: ClassVar[str | None] = None
     """The field of a request that asks for usage, where the API has one."""
+    calls_need_ids: ClassVar[bool] = True
+    """Whether a call's result is told apart by the call's id alone."""
 
     def __init__(self, ask: Ask, *, cap: int, cap_field: str, headers: Mapping[str, str], now: datetime) -> None:
         self.ask = ask
@@ -113,7 +115,7 @@ class Reader(ABC):
 
     def result(self) -> Reading:
         """The facts, once nothing more comes."""
-        calls = judge_calls(self.drafts, self.ask.tools)
+        calls = judge_calls(self.drafts, self.ask.tools, need_ids=self.calls_need_ids)
         leak = "function_call" if self.legacy_call else None
         if leak is None and self.declared:
             leak = find_leak(str(self.text), self.declared) or find_leak(str(self.reasoning), self.declared)

@@ -70,14 +70,17 @@ class Draft:
         )
 
 
-def judge_calls(drafts: Sequence[Draft], tools: Sequence[Tool]) -> tuple[Call, ...]:
-    """Each call as a fact: dispatchable as it stands, or the reason why not."""
+def judge_calls(drafts: Sequence[Draft], tools: Sequence[Tool], *, need_ids: bool = True) -> tuple[Call, ...]:
+    """Each call as a fact: dispatchable as it stands, or the reason why not. `need_ids` says that a call without an
+    id can't be answered."""
     if _identity_unstable(drafts):
         return (Call("call_identity_unstable"), *(Call() for _ in drafts[1:]))
     seen: set[str] = set()
     calls = []
     for draft in drafts:
         problem = _problem(draft, tools)
+        if problem is None and need_ids and not draft.id:
+            problem = "id_missing"
         if problem is None and draft.id in seen:
             problem = "call_id_duplicated"
         if draft.id:
@@ -102,7 +105,7 @@ def _problem(draft: Draft, tools: Sequence[Tool]) -> str | None:
         return "name_not_declared"
     if draft.not_string:
         return "arguments_not_string"
-    return arguments_problem(draft.fragments, tool) or (None if draft.id else "id_missing")
+    return arguments_problem(draft.fragments, tool)
 
 
 def _looks_cut(draft: Draft, problem: str | None, tools: Sequence[Tool]) -> bool:
