@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from service.contracts.native_tools import TOOL
+from service.contracts.ladder import TOOL
 from service.dialects import DIALECTS
-from service.model import Ask, Auth, Choice, Credentials, Message, Reading, Refused, Route, Secret, Tool
+from service.model import Ask, Auth, Choice, Credentials, Message, Reading, Refused, Role, Route, Secret, Tool
 from service.sse import Event
 
 DIALECT = DIALECTS["openai-responses"]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROUTE = Route(id="r", name="r", provider="p", dialect="openai-responses", base_url="http://127.0.0.1:1/v1", model="m-1")
 OTHER = Tool("other_tool", "Another one.", {"value": "string"})
-FORCED = Ask(rung="forced", messages=(Message("user", "Call it."),), tools=(TOOL, OTHER), choice=Choice.FORCED)
+FORCED = Ask(rung="forced", messages=(Message(Role.USER, "Call it."),), tools=(TOOL, OTHER), choice=Choice.FORCED)
 AUTO = replace(FORCED, choice=Choice.AUTO)
-CONTROL = Ask(rung="control", messages=(Message("user", "Say it."),))
+CONTROL = Ask(rung="control", messages=(Message(Role.USER, "Say it."),))
 
 OK = '{"value":"ok"}'
 USAGE = {"input_tokens": 62, "output_tokens": 18, "total_tokens": 80}

@@ -13,10 +13,11 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter, ValidationError
 
-from service.contracts.native_tools import TOOL, NativeTools
+from service.contracts.ladder import TOOL
+from service.contracts.native_tools import NativeTools
 from service.demo.scenario import Scenario, Values
 from service.dialects import DIALECTS
-from service.model import Ask, Choice, Message
+from service.model import Ask, Choice, Message, Role
 from service.sse import Decoder
 from tests.acceptance.test_corpus import route_for
 from tests.peer import load_corpus, playing
@@ -27,7 +28,7 @@ TYPES: Mapping[str, TypeAdapter[Any]] = {
     "openai-responses": TypeAdapter(ResponseCreateParamsStreaming),
 }
 
-FORCED = Ask("forced", (Message("user", "Call it."),), (TOOL,), Choice.FORCED)
+FORCED = Ask("forced", (Message(Role.USER, "Call it."),), (TOOL,), Choice.FORCED)
 ASKS = {
     "forced": FORCED,
     "auto": replace(FORCED, choice=Choice.AUTO),
