@@ -10,6 +10,8 @@ EXPLANATIONS: Mapping[str, str] = {
     "index_reused": "Two calls or blocks share one index. Clients that go by the index alone glue their contents "
     "together.",
     "done_missing": "The stream never sends the closing [DONE]. Clients that wait for it hang or report an error.",
+    "done_unexpected": "A closing [DONE] is sent that this API doesn't have. Google's own client fails on it.",
+    "content_after_end": "Parts of the answer come behind a finish reason. Clients that stop reading there lose them.",
     "finish_reason_missing": "No finish reason is sent. Clients that wait for one may not dispatch the call.",
     "finish_reason_stop": "A turn with a tool call finishes as a plain answer does (“stop”, “end_turn”). Clients that "
     "dispatch only on “tool_calls” or “tool_use” ignore the call.",
