@@ -15,7 +15,7 @@ from typing import Any
 
 from service.dialects import Dialect
 from service.dialects.base import cap_field
-from service.model import Ask, Body, End, Exchange, Refusal, Route
+from service.model import Ask, Body, End, Exchange, Reading, Refusal, Replay, Route
 from service.refusal import DECIDED_BY_STATUS_LINE, is_error_object, looks_like_html, read_refusal
 from service.sse import Decoder, OverlongError
 
@@ -214,16 +214,23 @@ class Answer:
             cached=from_cache(self._headers),
             other_cap_field=self._other_cap_field,
             bytes_read=self.bytes_read,
+            replay=self._replay(reading),
             **times,
         )
 
-    def _reading(self, body: Body) -> Any:
+    def _reading(self, body: Body) -> Reading | None:
         if not self.accepted or body in (Body.JSON, Body.HTML):
             return None
         no_stream = self._streaming and not (self._decoder.fields or self._decoder.comments)
         if no_stream and self._reader.broken is None and self._reader.events == 0:
             self._reader.broken = "not_an_event_stream"
         return self._reader.result()
+
+    def _replay(self, reading: Reading | None) -> Replay | None:
+        """The route's own message, where every call in it is whole."""
+        if reading is None or reading.announced is None or not reading.calls:
+            return None
+        return None if any(call.problem for call in reading.calls) else self._reader.replay()
 
     def _kind(self) -> Body:
         if self._unreadable:
@@ -283,6 +290,6 @@ def _json(body: bytes) -> Any:
     """The first JSON value of a body; what is glued behind it doesn't matter here."""
     text = body.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     try:
-        return json.JSONDecoder().raw_decode(text)[0]
+        return json.JSONDecoder(strict=False).raw_decode(text)[0]
     except (ValueError, RecursionError):
         return None

@@ -194,8 +194,8 @@ class ContractUse:
 
 @dataclass(frozen=True)
 class Route:
-    """One way to reach one model, as configured. `id` is the stable key, `name` is for people. `base_url` and `proxy` may
-    carry secrets of their own (userinfo, query values)."""
+    """One way to reach one model, as configured. `id` is the stable key, `name` is for people. `base_url` and `proxy`
+    may carry secrets of their own (userinfo, query values)."""
 
     id: str
     name: str
@@ -299,6 +299,7 @@ class Ask:
     """One question of a ladder, free of any dialect. `rung` names it; a repetition has the same rung.
 
     `pause` asks for a short jittered wait before sending. `tokens_field` None: the dialect's own token-cap field.
+    `mixed` asks are for dialects that can carry a result and a user's text in one message.
     """
 
     rung: str
@@ -309,6 +310,7 @@ class Ask:
     include_usage: bool = True
     tokens_field: str | None = None
     pause: bool = False
+    mixed: bool = False
 
     @property
     def shape(self) -> str:

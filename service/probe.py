@@ -17,6 +17,7 @@ from uuid import UUID
 
 from service.config import fingerprint
 from service.contracts import CONTRACTS, Contract
+from service.dialects import DIALECTS
 from service.model import Ask, Credentials, End, Exchange, Route, Rung, Verdict
 from service.redact import Redactor
 from service.rules import RULESET, Circumstances, Conclusion
@@ -104,7 +105,11 @@ class Prober:
             circumstances = Circumstances(unsent="credential_missing")
         else:
             exchanges, out_of_time = await self._climb(route, asked, credentials)
-            circumstances = Circumstances(out_of_time=out_of_time, egress_up=await self._check_egress(exchanges))
+            circumstances = Circumstances(
+                unsent=None if exchanges else "not_in_dialect",
+                out_of_time=out_of_time,
+                egress_up=await self._check_egress(exchanges),
+            )
         conclusion, quirks = asked.conclude(route, exchanges, circumstances)
         verdict = self._verdict(route, contract, exchanges, conclusion, quirks, redactor, started, since.later())
         return Probed(verdict, conclusion.because, redactor.refused)
@@ -117,6 +122,8 @@ class Prober:
         bound = suspended_clock() + BOUND * deadline
         exchanges: list[Exchange] = []
         while (ask := contract.next_ask(route, nonce, exchanges)) is not None:
+            if ask.mixed and not DIALECTS[route.dialect].mixes_results:
+                return exchanges, False
             if suspended_clock() + deadline > bound + _PAUSE_S[1]:
                 return exchanges, True
             exchanges.append(await self._send(route, ask, credentials))

@@ -66,7 +66,7 @@ def see(exchange: Exchange) -> Seen:
         return Seen.EARLY_END
     if reading.declared_malformed:
         return Seen.DECLARED_MALFORMED
-    if reading.filtered and not reading.calls:
+    if reading.filtered and all(call.problem and call.cut for call in reading.calls):
         return Seen.FILTERED
     if reading.calls:
         problems = [call for call in reading.calls if call.problem]

@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from service.dialects.base import Reader, bearer_or_header, cap_field, merge
+from service.dialects.base import Reader, bearer_or_header, cap_field, grouped, merge
 from service.dialects.calls import Draft
-from service.model import Ask, Auth, Choice, Credentials, Reading, Route, Tool, WireRequest
+from service.model import Ask, Auth, Choice, Credentials, Message, Reading, Role, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
 
@@ -62,12 +62,27 @@ class _ToolUse(Draft):
 
 
 class _Block:
-    __slots__ = ("call", "closed", "kind")
+    """A block of the message. `given` is what it began with, `pieces` what its deltas added, by field."""
 
-    def __init__(self, kind: str, call: _ToolUse | None) -> None:
+    __slots__ = ("call", "closed", "given", "kind", "pieces")
+
+    def __init__(self, kind: str, call: _ToolUse | None, given: dict[str, Any]) -> None:
         self.kind = kind
         self.call = call
         self.closed = False
+        self.given = given
+        self.pieces: dict[str, list[str]] = {}
+
+    def keep(self, delta: dict[str, Any]) -> None:
+        for name in ("text", "thinking", "signature"):
+            if isinstance(delta.get(name), str):
+                self.pieces.setdefault(name, []).append(delta[name])
+
+    def wire(self) -> dict[str, Any]:
+        """The block as it goes back."""
+        if self.call is not None:
+            return {**self.given, "input": json.loads(self.call.arguments or "{}")}
+        return {**self.given, **{name: _text(self.given.get(name)) + "".join(p) for name, p in self.pieces.items()}}
 
 
 class MessagesReader(Reader):
@@ -159,6 +174,10 @@ class MessagesReader(Reader):
         if _text(chunk.get("type")).startswith(_FOREIGN_TYPES) or any(key in chunk for key in _FOREIGN_KEYS):
             self.mark_broken("foreign_dialect")
 
+    def _wire(self) -> dict[str, Any]:
+        blocks = [block.wire() for block in self._blocks.values()]
+        return {"role": "assistant", "content": [block for block in blocks if block.get("text") != ""]}
+
     # --- the message ---
 
     def _message_start(self, message: dict[str, Any]) -> None:
@@ -213,7 +232,7 @@ class MessagesReader(Reader):
             self.mark_broken("too_many_blocks")
             return
         call = self._begin(content) if kind == "tool_use" else None
-        self._blocks[slot] = self._open = _Block(kind, call)
+        self._blocks[slot] = self._open = _Block(kind, call, content)
         self.add_text(content.get("text"))
         self.add_reasoning(content.get("thinking"))
         if kind == "redacted_thinking":
@@ -235,6 +254,8 @@ class MessagesReader(Reader):
             return
         if block is None:
             self.quirks.add("block_start_missing")
+        elif self.keep(sum(len(value) for value in delta.values() if isinstance(value, str))):
+            block.keep(delta)
         self.add_text(delta.get("text"))
         self.add_reasoning(delta.get("thinking"))
         if delta.get("signature"):
@@ -272,13 +293,14 @@ class AnthropicMessages:
     appended twice."""
 
     name = "anthropic-messages"
+    mixes_results = True
     cap_fields: tuple[str, ...] = ("max_tokens",)
     auth = Auth.X_API_KEY
 
     def encode(self, route: Route, ask: Ask) -> WireRequest:
         body: dict[str, Any] = {
             "model": route.model,
-            "messages": [{"role": message.role, "content": message.text} for message in ask.messages],
+            "messages": [_message(group) for group in grouped(ask.messages)],
             "stream": True,
             cap_field(self, ask): route.token_cap.value,
         }
@@ -322,6 +344,26 @@ def _url(base: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
+def _message(group: list[Message]) -> dict[str, Any]:
+    """One message, or neighbouring results in the one message that carries them."""
+    message = group[0]
+    if message.role is Role.RESULT:
+        blocks: list[dict[str, Any]] = [
+            {"type": "tool_result", "tool_use_id": one.answers.id, "content": one.text} for one in group if one.answers
+        ]
+        blocks += [{"type": "text", "text": one.beside} for one in group if one.beside]
+        return {"role": "user", "content": blocks}
+    if message.replay is not None:
+        return dict(message.replay.wire)
+    if not message.calls:
+        return {"role": message.role, "content": message.text}
+    uses = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)}
+        for call in message.calls
+    ]
+    return {"role": message.role, "content": [{"type": "text", "text": message.text}, *uses]}
+
+
 def _declare(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
@@ -338,7 +380,7 @@ def _choice(ask: Ask) -> dict[str, Any]:
     choice: dict[str, Any] = (
         {"type": "tool", "name": ask.tools[0].name} if ask.choice is Choice.FORCED else {"type": str(ask.choice)}
     )
-    if ask.parallel is not None:
+    if ask.parallel is not None and ask.choice is not Choice.NONE:
         choice["disable_parallel_tool_use"] = not ask.parallel
     return choice
 

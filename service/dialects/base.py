@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, ClassVar, Protocol
 
 from service.dialects.calls import Draft, judge_calls
 from service.dialects.leaks import find_leak
-from service.model import Ask, Auth, Credentials, Reading, Refusal, Route, WireRequest
+from service.model import Ask, Auth, Credentials, Message, PastCall, Reading, Refusal, Replay, Role, Route, WireRequest
 from service.refusal import read_stream_error
 from service.sse import Event
 
 _HEAD, _TAIL = 128 * 1024, 256 * 1024
+_MOST_KEPT = 1024 * 1024
 
 
 class Text:
@@ -85,6 +87,7 @@ class Reader(ABC):
         self.tokens_out: int | None = None
         self.complete = False
         self.quirks: set[str] = set()
+        self._kept_size = 0
 
     @property
     def done(self) -> bool:
@@ -151,6 +154,21 @@ class Reader(ABC):
         if not self.done:
             self.broken = self.broken or reason
 
+    def keep(self, size: int) -> bool:
+        """Whether this much more may be kept for a replay; once it is too much, nothing is replayed."""
+        self._kept_size += size
+        return self._kept_size <= _MOST_KEPT
+
+    def replay(self) -> Replay | None:
+        """The assistant's message as it came, for an answer whose calls are whole; None when it is too long."""
+        if self._kept_size > _MOST_KEPT:
+            return None
+        return Replay(tuple(PastCall(draft.id, draft.name, draft.arguments) for draft in self.drafts), self._wire())
+
+    @abstractmethod
+    def _wire(self) -> Any:
+        """The message in the dialect's own form, with every field of reasoning, signature and identity."""
+
     def fail(self, error: Any) -> None:
         """An error came: the parsed object, or its text."""
         if self.done:
@@ -163,6 +181,7 @@ class Reader(ABC):
     def add_text(self, piece: Any) -> None:
         if isinstance(piece, str) and piece:
             self.deltas += 1
+            self.keep(len(piece))
             self.text.add(piece)
 
     def add_reasoning(self, piece: Any) -> None:
@@ -186,6 +205,8 @@ class Dialect(Protocol):
     name: str
     cap_fields: tuple[str, ...]
     """The token-cap fields of the API, the usual one first."""
+    mixes_results: bool
+    """Whether one message can carry a result and a user's text."""
     auth: Auth
     """How the credential is sent where a route doesn't say."""
 
@@ -209,6 +230,15 @@ class Dialect(Protocol):
 def cap_field(dialect: Dialect, ask: Ask) -> str:
     """The token-cap field that an ask is sent with."""
     return ask.tokens_field or dialect.cap_fields[0]
+
+
+def grouped(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Messages with neighbouring results together, for dialects that carry results in one message."""
+    for is_result, group in groupby(messages, key=lambda message: message.role is Role.RESULT):
+        if is_result:
+            yield list(group)
+        else:
+            yield from ([message] for message in group)
 
 
 def bearer_or_header(route: Route, credentials: Credentials, usual: Auth = Auth.BEARER) -> dict[str, str]:

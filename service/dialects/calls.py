@@ -30,13 +30,14 @@ _CUT = frozenset({"arguments_truncated", "arguments_not_json", "name_missing"})
 class Draft:
     """A call while its stream runs."""
 
-    __slots__ = ("fragments", "id", "name", "not_string")
+    __slots__ = ("extra", "fragments", "id", "name", "not_string")
 
     def __init__(self, call_id: str = "") -> None:
         self.id = call_id
         self.name = ""
         self.fragments: list[str] = []
         self.not_string = False
+        self.extra: dict[str, Any] = {}  # further fields that a replay must carry
 
     def add_name(self, fragment: str, declared: Sequence[str]) -> str | None:
         """Take a name or a piece of one. Returns the quirk that this is, if any."""

@@ -18,9 +18,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from service.dialects.base import Reader, bearer_or_header, cap_field, merge
+from service.dialects.base import Reader, bearer_or_header, cap_field, grouped, merge
 from service.dialects.calls import Draft
-from service.model import Ask, Auth, Choice, Credentials, Route, Tool, WireRequest
+from service.model import Ask, Auth, Choice, Credentials, Message, PastCall, Role, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
 
@@ -89,6 +89,7 @@ class GeminiReader(Reader):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._growing: _Growing | None = None
+        self._parts: list[tuple[dict[str, Any], Draft | None]] = []
 
     def _read(self, event: Event, data: str) -> None:
         if self.complete:
@@ -147,7 +148,28 @@ class GeminiReader(Reader):
             self.quirks.add("content_after_end")
         self._finish(_word(candidate.get("finishReason")), candidate.get("finishMessage"))
 
+    def _wire(self) -> dict[str, Any]:
+        """The parts as they came, signatures and all; a call that came in pieces goes back whole."""
+        parts = []
+        for part, draft in self._parts:
+            if draft is None:
+                parts.append(part)
+            else:
+                whole = {key: value for key, value in part["functionCall"].items() if key in ("id", "name")}
+                whole["args"] = json.loads(draft.arguments or "{}")
+                parts.append({**part, "functionCall": whole})
+        return {"role": "model", "parts": parts}
+
     def _part(self, part: dict[str, Any]) -> None:
+        calls = len(self.drafts)
+        self._read_part(part)
+        began = self.drafts[-1] if len(self.drafts) > calls else None
+        wanted = began is not None or (part.get("text") != "" and "functionCall" not in part)
+        if wanted and self.keep(len(part["text"]) if isinstance(part.get("text"), str) else 1000):
+            pieces = part.get("functionCall") or {}
+            self._parts.append((part, began if "willContinue" in pieces or "partialArgs" in pieces else None))
+
+    def _read_part(self, part: dict[str, Any]) -> None:
         if part.get("thought") is True:
             self.add_reasoning(part.get("text"))
         else:
@@ -216,6 +238,7 @@ class Gemini:
     (`models/…`, Vertex' `publishers/…`) is taken as it stands."""
 
     name = "gemini"
+    mixes_results = True
     cap_fields: tuple[str, ...] = ("maxOutputTokens",)
     auth = Auth.X_GOOG_API_KEY
 
@@ -224,10 +247,7 @@ class Gemini:
         if route.temperature is not None:
             generation["temperature"] = route.temperature
         body: dict[str, Any] = {
-            "contents": [
-                {"role": _ROLES.get(message.role, message.role), "parts": [{"text": message.text}]}
-                for message in ask.messages
-            ],
+            "contents": [_content(group, _own_ids(ask)) for group in grouped(ask.messages)],
             "generationConfig": generation,
         }
         if ask.tools:
@@ -276,6 +296,31 @@ def _url(base: str, model: str) -> str:
         path = f"{path}/{quote(resource, safe='/:@')}{_METHOD}"
     query = [pair for pair in parts.query.split("&") if pair and pair.partition("=")[0] != "alt"]
     return urlunsplit((parts.scheme, parts.netloc, path, "&".join([*query, "alt=sse"]), ""))
+
+
+def _own_ids(ask: Ask) -> frozenset[str]:
+    """The ids that the route gave its own calls; hand-made calls go without one."""
+    return frozenset(call.id for message in ask.messages if message.replay for call in message.replay.calls if call.id)
+
+
+def _content(group: list[Message], own: frozenset[str]) -> dict[str, Any]:
+    """One content: a message, or neighbouring results in the one content that carries them."""
+    message = group[0]
+    if message.role is Role.RESULT:
+        parts: list[dict[str, Any]] = [
+            {"functionResponse": {**_identity(one.answers, own), "response": {"result": one.text}}}
+            for one in group
+            if one.answers
+        ]
+        return {"role": "user", "parts": parts + [{"text": one.beside} for one in group if one.beside]}
+    if message.replay is not None:
+        return dict(message.replay.wire)
+    calls = [{"functionCall": {**_identity(call, own), "args": json.loads(call.arguments)}} for call in message.calls]
+    return {"role": _ROLES.get(message.role, message.role), "parts": [{"text": message.text}, *calls]}
+
+
+def _identity(call: PastCall, own: frozenset[str]) -> dict[str, str]:
+    return {"id": call.id, "name": call.name} if call.id in own else {"name": call.name}
 
 
 def _declare(tool: Tool) -> dict[str, Any]:

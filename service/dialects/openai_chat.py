@@ -9,14 +9,16 @@ x-unindexed-calls-one-after-the-other).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from service.dialects.base import Reader, bearer_or_header, cap_field, merge
 from service.dialects.calls import Draft
-from service.model import Ask, Auth, Choice, Credentials, Route, Tool, WireRequest
+from service.model import Ask, Auth, Choice, Credentials, Message, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
 
@@ -28,6 +30,9 @@ _QUIET_ERRORS = frozenset({"error", "network_error", "insufficient_system_resour
 _FILTERS = frozenset({"content_filter", "sensitive", "safety", "prohibited_content", "refusal"})
 _CAPPED = frozenset({"length", "max_tokens"})
 _REASONING = ("reasoning_content", "reasoning")
+# Fields of a message and of its calls that go back with a replay, under their own names.
+_REPLAYED = re.compile(r"reasoning|thinking|thought|signature|extra_content")
+_GROWING = frozenset({"text", "summary", "data"})
 _FOREIGN_TYPES = ("response.", "message_", "content_block_")
 
 
@@ -43,6 +48,7 @@ class ChatReader(Reader):
         self._by_position: dict[int, Draft] = {}
         self._open: Draft | None = None
         self._finish: str | None = None
+        self._kept: dict[str, list[Any]] = {}
 
     def _read(self, event: Event, data: str) -> None:
         if data == "[DONE]":
@@ -128,6 +134,9 @@ class ChatReader(Reader):
         for name in _REASONING:
             self.add_reasoning(delta.get(name))
         self.add_text(delta.get("refusal"))
+        for name, value in delta.items():
+            if value and _REPLAYED.search(name) and self.keep(len(value) if isinstance(value, str) else 1000):
+                self._kept.setdefault(name, []).append(value)
         legacy = delta.get("function_call")
         if isinstance(legacy, dict) and (legacy.get("name") or legacy.get("arguments")):
             self.deltas += 1
@@ -169,6 +178,23 @@ class ChatReader(Reader):
             if quirk:
                 self.quirks.add(quirk)
         draft.add_arguments(function.get("arguments"))
+        draft.extra.update({key: value for key, value in fragment.items() if value and _REPLAYED.search(key)})
+
+    def _wire(self) -> dict[str, Any]:
+        return {
+            "role": "assistant",
+            "content": str(self.text) or None,
+            **{name: _joined(pieces) for name, pieces in self._kept.items()},
+            "tool_calls": [
+                {
+                    "id": draft.id,
+                    "type": "function",
+                    "function": {"name": draft.name, "arguments": draft.arguments},
+                    **draft.extra,
+                }
+                for draft in self.drafts
+            ],
+        }
 
     def _draft(self, position: int, slot: int | None, call_id: str, named: bool) -> Draft | None:
         """The call that a fragment belongs to; None when there are too many."""
@@ -225,13 +251,14 @@ class OpenAIChat:
     twice, and the base's query is kept)."""
 
     name = "openai-chat"
+    mixes_results = False
     cap_fields: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
     auth = Auth.BEARER
 
     def encode(self, route: Route, ask: Ask) -> WireRequest:
         body: dict[str, Any] = {
             "model": route.model,
-            "messages": [{"role": message.role, "content": message.text} for message in ask.messages],
+            "messages": [_message(message) for message in ask.messages],
             "stream": True,
             cap_field(self, ask): route.token_cap.value,
         }
@@ -278,6 +305,53 @@ def _url(base: str) -> str:
     if not path.endswith(_PATH):
         path += _PATH
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message.replay is not None:
+        return dict(message.replay.wire)
+    if message.answers is not None:
+        return {"role": "tool", "tool_call_id": message.answers.id, "content": message.text}
+    shown: dict[str, Any] = {"role": message.role, "content": message.text}
+    if message.calls:
+        shown["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    return shown
+
+
+def _joined(pieces: list[Any]) -> Any:
+    """A field of reasoning that came in pieces: texts are joined; entries of lists are, by index and type."""
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(pieces)
+    if not all(isinstance(piece, list) for piece in pieces):
+        return pieces[-1]
+    entries: list[Any] = []
+    for entry in chain.from_iterable(pieces):
+        if entries and _continues(entries[-1], entry):
+            _grow(entries[-1], entry)
+        else:
+            entries.append(dict(entry) if isinstance(entry, dict) else entry)
+    return entries
+
+
+def _grow(entry: dict[str, Any], piece: dict[str, Any]) -> None:
+    for key, value in piece.items():
+        if key in _GROWING and isinstance(entry.get(key), str) and isinstance(value, str):
+            entry[key] += value
+        elif value is not None:
+            entry[key] = value
+
+
+def _continues(entry: Any, piece: Any) -> bool:
+    keys = ("type", "index", "id")
+    return (
+        isinstance(entry, dict)
+        and isinstance(piece, dict)
+        and piece.get("index") is not None
+        and all(piece.get(key) in (None, entry.get(key)) for key in keys)
+    )
 
 
 def _declare(tool: Tool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from service.dialects.base import Reader, bearer_or_header, cap_field, merge
 from service.dialects.calls import Draft, arguments_problem
-from service.model import Ask, Auth, Call, Choice, Credentials, Reading, Route, Tool, WireRequest
+from service.model import Ask, Auth, Call, Choice, Credentials, Message, Reading, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
 
@@ -108,6 +108,7 @@ class ResponsesReader(Reader):
         self._by_item: dict[str, _Call] = {}
         self._by_slot: dict[int, _Call] = {}
         self._open: _Call | None = None
+        self._items: list[dict[str, Any]] = []
 
     def _read(self, event: Event, data: str) -> None:
         if self.done or data == "[DONE]":
@@ -138,6 +139,18 @@ class ResponsesReader(Reader):
             for draft, call in zip(self._calls, reading.calls, strict=True)
         )
         return replace(reading, calls=calls, quirks=reading.quirks | {quirk for quirk in quirks if quirk})
+
+    def _wire(self) -> list[dict[str, Any]]:
+        """The items as they came; calls whose item never came whole are put together."""
+        known = {_ids(item)[0] for item in self._items}
+        return [
+            *self._items,
+            *(
+                {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+                for call in self._calls
+                if call.id not in known
+            ),
+        ]
 
     def _untyped(self, event: Event, chunk: dict[str, Any]) -> None:
         """No client of this dialect reads an event without its type; errors are none of its events."""
@@ -181,6 +194,8 @@ class ResponsesReader(Reader):
             self.fail(error or chunk)
             return
         output = response.get("output")
+        if not self._items and isinstance(output, list):
+            self._items = [item for item in output if isinstance(item, dict)]
         self._final([item for item in output if isinstance(item, dict)] if isinstance(output, list) else [])
         details = response.get("incomplete_details")
         reason = _text(details.get("reason")).lower() if isinstance(details, dict) else ""
@@ -195,6 +210,8 @@ class ResponsesReader(Reader):
         item, added = chunk.get("item"), kind.endswith(".added")
         if not isinstance(item, dict):
             return
+        if not added and self.keep(len(json.dumps(item))):
+            self._items.append(item)
         if item.get("type") != "function_call":
             self._whole_message(item)
             return
@@ -308,13 +325,14 @@ class OpenAIResponses:
     models refuse."""
 
     name = "openai-responses"
+    mixes_results = False
     cap_fields: tuple[str, ...] = ("max_output_tokens",)
     auth = Auth.BEARER
 
     def encode(self, route: Route, ask: Ask) -> WireRequest:
         body: dict[str, Any] = {
             "model": route.model,
-            "input": [{"role": message.role, "content": message.text} for message in ask.messages],
+            "input": [item for message in ask.messages for item in _items(message)],
             "stream": True,
             cap_field(self, ask): route.token_cap.value,
         }
@@ -360,6 +378,21 @@ def _url(base: str) -> str:
     if not path.endswith(_PATH):
         path += _PATH
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def _items(message: Message) -> list[dict[str, Any]]:
+    """The input items of one message: a text, and an item of its own for each call or result."""
+    if message.replay is not None:
+        return list(message.replay.wire)
+    if message.answers is not None:
+        return [{"type": "function_call_output", "call_id": message.answers.id, "output": message.text}]
+    return [
+        {"role": message.role, "content": message.text},
+        *(
+            {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.calls
+        ),
+    ]
 
 
 def _declare(tool: Tool) -> dict[str, Any]:
