@@ -38,8 +38,9 @@ class Contract(Protocol):
         ...
 
 
-# What may follow a model's name in the name that serves it: a date, a version, a tag.
-_VERSION = re.compile(r"[-@:._](?:\d[\w.-]*|v\d[\w.-]*|latest|stable|preview|free|exp|chat|instruct)")
+# What may follow a model's name in the name that serves it: a date, a revision, a tag. A short number is a model of
+# its own: gpt-4.1 isn't gpt-4.
+_VERSION = re.compile(r"[-@:_](?:\d{3,}(?:-\d+)*|v\d+(?:[.:-]\d+)*|latest|stable|preview|free)")
 
 
 def served_model_differs(route: Route, served: str | None) -> bool:

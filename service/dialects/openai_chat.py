@@ -25,6 +25,8 @@ from service.sse import Event
 _PATH = "/chat/completions"
 _MOST_CALLS = 256
 
+# A chunk with choices is an error only if one of these is among its fields.
+_OF_ERRORS = frozenset({"error", "errors", "fault", "errorMessage", "base_resp", "x_groq"})
 _QUIET_ERRORS = frozenset({"error", "network_error", "insufficient_system_resource"})
 # Beside the dialect's own words those that gateways pass on from other dialects.
 _FILTERS = frozenset({"content_filter", "sensitive", "safety", "prohibited_content", "refusal"})
@@ -91,7 +93,7 @@ class ChatReader(Reader):
         if self.served_model is None and isinstance(model, str) and model:
             self.served_model = model[:200]
         choices = chunk.get("choices")
-        if chunk.get("error") or is_error_object(chunk):
+        if (not choices or not _OF_ERRORS.isdisjoint(chunk)) and is_error_object(chunk):
             self.fail(chunk)
         elif isinstance(choices, list) and choices:
             if isinstance(choices[0], dict):
