@@ -1,9 +1,9 @@
 """A turn as an agent makes it goes through: call, result, answer.
 
 The call is asked for under `auto`, as real turns ask. The route's own message is replayed exactly as it came, with
-reasoning fields, signatures and ids, beside a result; then an answer with text is due. When `auto` is refused, a forced
-call shows whether the rest of the turn would work. It finds servers that take a forced choice and refuse `auto`, gateways
-that rewrite ids and then refuse them, missing signatures, and empty answers.
+reasoning fields, signatures and ids, beside a result; then an answer with text is due. When `auto` is refused, a
+forced call shows whether the rest of the turn would work. It finds servers that take a forced choice and refuse
+`auto`, gateways that rewrite ids and then refuse them, missing signatures, and empty answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A user message between an assistant's calls and part of their results is accepted.
 
-It happens when a user steers an agent while a tool still runs. Strict upstreams want every result right behind its calls; a
-client must then hoist the displaced results over the user message. The control ends in the last result, since some upstreams
-refuse a user message right after a result.
+It happens when a user steers an agent while a tool still runs. Strict upstreams want every result right behind its
+calls; a client must then hoist the displaced results over the user message. The control ends in the last result,
+since some upstreams refuse a user message right after a result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Two results for one call are accepted.
 
-It happens when a retry appends a second result. Strict upstreams refuse the request; a client must then keep the last one only.
+It happens when a retry appends a second result. Strict upstreams refuse the request; a client must then keep the
+last one only.
 """
 
 from __future__ import annotations

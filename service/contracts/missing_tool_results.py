@@ -1,7 +1,7 @@
 """A call without its result is accepted.
 
-It happens when a tool run was interrupted and the user went on. Strict upstreams refuse the request; a client must then send a
-result for every call, if only one that says that the run was cancelled.
+It happens when a tool run was interrupted and the user went on. Strict upstreams refuse the request; a client must
+then send a result for every call, if only one that says that the run was cancelled.
 """
 
 from __future__ import annotations

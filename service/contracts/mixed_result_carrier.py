@@ -1,7 +1,7 @@
 """A result and a user's own text in one message are accepted, where the dialect has such a message.
 
-Anthropic and Gemini carry results in user messages, and clients put the user's next words beside them. Where that is refused, a
-client must send the words in a message of their own. Dialects without such a message are not asked.
+Anthropic and Gemini carry results in user messages, and clients put the user's next words beside them. Where that
+is refused, a client must send the words in a message of their own. Dialects without such a message are not asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A result without its call is accepted.
 
-It happens when a history is cut to fit a context and the cut falls between a call and its result. Strict upstreams refuse the
-request; a client must then drop the result, or keep its call.
+It happens when a history is cut to fit a context and the cut falls between a call and its result. Strict upstreams
+refuse the request; a client must then drop the result, or keep its call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A tool history with the tools declared and `tool_choice: none` is accepted.
 
-Titles and summaries are asked this way by clients that keep their tools declared but want text. Where it is refused, a client
-must leave `tool_choice` out, or flatten the history to text.
+Titles and summaries are asked this way by clients that keep their tools declared but want text. Where it is
+refused, a client must leave `tool_choice` out, or flatten the history to text.
 """
 
 from __future__ import annotations

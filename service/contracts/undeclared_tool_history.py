@@ -1,7 +1,8 @@
 """A request whose history holds tool calls and results but declares no `tools` is accepted.
 
-Compaction, titles and summaries are asked this way: the history is there, the tools are not. Some gateways refuse it, often
-with a sentence that says nothing. A client must then declare the tool, or flatten calls and results to text.
+Compaction, titles and summaries are asked this way: the history is there, the tools are not. Some gateways refuse
+it, often with a sentence that says nothing. A client must then declare the tool, or flatten calls and results to
+text.
 """
 
 from __future__ import annotations
