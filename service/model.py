@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-
 SAID = {"said": True}
 """Marks a field that holds words of a provider: redacted before it is stored. Unmarked texts are words of ours."""
 
