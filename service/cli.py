@@ -1,4 +1,7 @@
-"""The command line: `routeproof demo · serve · check · config · db`."""
+"""The command line: `routeproof demo · serve · check · config · db`.
+
+The database and the web framework take a second to import, so that only the commands that need them do.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from service import bootstrap
 from service import check as checks
 from service.config import Config, ConfigError, adhoc_route, json_schema, load
 from service.contracts import CONTRACTS
-from service.database import DatabaseUnavailable, open_database, upgrade
-from service.demo.show import show
 from service.model import Outcome, Route
 
 USAGE = 2
@@ -124,6 +124,8 @@ def serve(
     ] = LogLevel.INFO,
 ) -> None:
     """Probe the configured routes on a clock, and serve pages and metrics. SIGTERM and Ctrl-C drain and stop."""
+    from service import bootstrap
+
     loaded = _load(config)
     bootstrap.set_up_logs(level=logging.getLevelNamesMapping()[log_level.name])
     _run(bootstrap.serve(loaded, probes=role is not Role.WEB, web=role is not Role.PROBER))
@@ -132,6 +134,9 @@ def serve(
 @app.command()
 def demo(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the pages are served.")] = 8080) -> None:
     """Show the service at work on scripted routes: no configuration, no key, no network."""
+    from service import bootstrap
+    from service.demo.show import show
+
     bootstrap.set_up_logs(level=logging.WARNING)
     _run(show(port), otherwise="Choose another port with --port.")
 
@@ -139,6 +144,9 @@ def demo(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the pag
 def _run(
     main: Coroutine[Any, Any, None], *, otherwise: str = "Set service.listen or ROUTEPROOF_LISTEN to a free address."
 ) -> None:
+    from service import bootstrap
+    from service.database import DatabaseUnavailable
+
     try:
         bootstrap.run(main)
     except DatabaseUnavailable as error:
@@ -155,6 +163,8 @@ def db_upgrade(config: ConfigFile) -> None:
 
 
 async def _upgrade(config: Config) -> None:
+    from service.database import open_database, upgrade
+
     url = config.service.database_url
     async with open_database(url.reveal() if url else None, config.service.data_dir) as database:
         await upgrade(database)
