@@ -79,7 +79,11 @@ class Process:
         return (self.folder / "err").read_text()
 
     def send(self, number: signal.Signals) -> None:
-        self.popen.send_signal(number)
+        """Send a signal; SIGINT goes to the children as well, as Ctrl-C in a terminal does."""
+        if number == signal.SIGINT:
+            os.killpg(self.popen.pid, number)
+        else:
+            self.popen.send_signal(number)
 
     async def ended(self, within: float = 15.0) -> int:
         """The exit code."""

@@ -165,7 +165,7 @@ async def test_routes_are_chosen_by_name_or_id_and_contracts_by_name_each_once(f
     ("options", "says"),
     [
         (["--route", "wel"], "--route: no route is called 'wel'; there are busy, well"),
-        (["--contract", "native_tool"], "--contract: 'native_tool' isn't one of native_tools"),
+        (["--contract", "native_tool"], "--contract: 'native_tool' isn't one of native_tools, agent_turn, "),
         (["--base-url", "http://127.0.0.1:1/v1"], "give either --config FILE or --base-url URL with --model NAME"),
         (["--concurrency", "0"], "Invalid value for '--concurrency'"),
         (["--format", "xml"], "Invalid value for '--format'"),
@@ -184,6 +184,7 @@ async def test_wrong_usage_is_exit_2_and_says_what_there_is(folder: Path, option
 async def test_a_route_given_by_its_url(folder: Path) -> None:
     async with playing([WELL]) as provider:
         options = ["--base-url", provider.url("well"), "--model", "Some/Model-1", "--api-key-env", "A_KEY"]
+        options += ["--contract", "native_tools"]
         env = {"A_KEY": "key-in-the-environment"}
         code, out, err = await run("check", *options, "--format", "json", env=env)
         [request] = provider.requests
