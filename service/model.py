@@ -578,6 +578,27 @@ class StoredVerdict:
 
 
 @dataclass(frozen=True)
+class Transition:
+    """One change of a cell's standing verdict, at the time of the verdict that brought it. `kind` is `informational`:
+    that of a contract that isn't required, which weighs less.
+
+    `changed` says what else is known to differ between the two verdicts: `served_model` and `ruleset`, each as
+    `{"from": …, "to": …}`.
+    """
+
+    at: datetime
+    route_id: str
+    contract: str
+    location: str
+    kind: str
+    from_status: str
+    from_reason: str | None
+    to_status: str
+    to_reason: str | None
+    changed: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class RouteRow:
     """A route as stored for the read side. `url` is redacted."""
 

@@ -30,6 +30,8 @@ SLOTS = 256
 BATCH = 200
 LONGEST_SLEEP_S = 5.0
 RETENTION = timedelta(days=30)
+"""How long verdicts are kept one by one."""
+TRANSITIONS_KEPT = timedelta(days=400)
 STUCK_S = 60.0
 _RETRY_S = 1.0
 _DISPATCH = "dispatch"
@@ -256,15 +258,16 @@ class Schedule:
             log.error("verdicts are lost: the database is away", action="verdicts_lost", verdicts=len(rest))
 
     async def _housekeeping(self) -> None:
-        """Make days ahead, drop days that are over."""
+        """Make days ahead, drop what is past its time."""
         try:
             await self._store.ensure_partitions()
             dropped = await self._store.drop_partitions(RETENTION)
+            forgotten = await self._store.forget(TRANSITIONS_KEPT)
         except DATABASE_ERRORS as error:
             self._metrics.database_error()
             log.warning("housekeeping failed", action="housekeeping_failed", error=type(error).__name__)
             return
-        log.info("housekeeping done", action="housekeeping", days_dropped=dropped)
+        log.info("housekeeping done", action="housekeeping", days_dropped=dropped, transitions_forgotten=forgotten)
 
     def _missed(self, event: Any) -> None:
         if self._draining:  # the end of the clockwork cancels its runs

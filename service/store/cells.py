@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -44,22 +44,38 @@ async def sync(
     added = [cell for key, cell in keyed.items() if key not in present]
     starting = await _insert(connection, added)
     starting += [(row.id, cell) for row, cell in old if not row.active]
+    soonest = _shortest_intervals(wanted)
     running = [(row, cell) for row, cell in old if row.active]
     regridded = [(row.id, cell) for row, cell in running if row.interval_s != cell.interval.total_seconds()]
-    await _set_due(connection, _first_starts(starting, now))
+    await _set_due(connection, _first_starts(starting, soonest, now))
     await _set_due(connection, [(cell_id, *[somewhere_in(now, cell.interval)] * 2) for cell_id, cell in regridded])
     changed = [row.id for row, cell in running if row.fingerprint != cell.fingerprint]
     await connection.execute(update(schedule).where(schedule.c.cell_id.in_(changed)).values(next_due_at=now))
 
 
-def _first_starts(starting: Sequence[tuple[int, Cell]], now: datetime) -> list[tuple[int, datetime, datetime]]:
-    """First starts, one a second but all within the interval, so that few cells answer soon and many don't flood;
-    their grids lie anywhere in the interval."""
+def _first_starts(
+    starting: Sequence[tuple[int, Cell]], within: Mapping[str, timedelta], now: datetime
+) -> list[tuple[int, datetime, datetime]]:
+    """First starts, one a second but all `within` a time for each route, so that few cells answer soon and many don't
+    flood; their grids lie anywhere in their own intervals."""
     total = len(starting)
     return [
-        (cell_id, somewhere_in(now, cell.interval), now + min(cell.interval, _FIRST_PACE * total) * place / total)
+        (
+            cell_id,
+            somewhere_in(now, cell.interval),
+            now + min(within[cell.route_id], _FIRST_PACE * total) * place / total,
+        )
         for place, (cell_id, cell) in enumerate(starting)
     ]
+
+
+def _shortest_intervals(wanted: Iterable[Cell]) -> dict[str, timedelta]:
+    """The interval of the most often asked cell of each route: a contract that is asked seldom doesn't wait for its
+    own before its first start."""
+    shortest: dict[str, timedelta] = {}
+    for cell in wanted:
+        shortest[cell.route_id] = min(cell.interval, shortest.get(cell.route_id, cell.interval))
+    return shortest
 
 
 async def _put_routes(connection: AsyncConnection, rows: Sequence[RouteRow]) -> None:

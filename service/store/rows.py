@@ -63,7 +63,7 @@ def standing_values(verdict: Verdict) -> dict[str, Any]:
     """A verdict as `latest` keeps it, in JSON."""
     values = {name: getattr(verdict, name) for name in _STANDING}
     values |= {"id": str(verdict.id), "observed_at": verdict.observed_at.astimezone(UTC).isoformat()}
-    return values
+    return values | {"ruleset": verdict.ruleset}
 
 
 def standing_of(values: Mapping[str, Any] | None) -> Standing | None:

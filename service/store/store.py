@@ -11,8 +11,8 @@ import structlog
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError, StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.model import Cell, Claim, RouteRow, Snapshot, StoredVerdict, Verdict
-from service.store import cells, claims, partitions, verdicts
+from service.model import Cell, Claim, RouteRow, Snapshot, StoredVerdict, Transition, Verdict
+from service.store import cells, claims, partitions, transitions, verdicts
 from service.store import snapshot as snapshots
 from service.store.rows import without_details
 
@@ -88,6 +88,11 @@ class Store:
         async with self._engine.begin() as connection:
             return await verdicts.history(connection, route_id, limit)
 
+    async def transitions(self, route_id: str | None = None, limit: int = 50) -> list[Transition]:
+        """The newest changes of standing verdicts, of one route or of all, newest first."""
+        async with self._engine.begin() as connection:
+            return await transitions.history(connection, route_id, limit)
+
     async def ensure_partitions(self, days_back: int = 1, days_ahead: int = 7) -> None:
         """Make room for the verdicts of the days around today. Without it nothing can be saved."""
         async with self._engine.begin() as connection:
@@ -104,6 +109,11 @@ class Store:
             keep_from = await partitions.clock(connection) - older_than
             old = [day for day in await partitions.existing(connection) if partitions.end_of(day) <= keep_from]
         return sum([await self._drop(day) for day in old])
+
+    async def forget(self, older_than: timedelta) -> int:
+        """Delete the transitions of before `older_than` ago; the number that went."""
+        async with self._engine.begin() as connection:
+            return await transitions.forget(connection, await partitions.clock(connection) - older_than)
 
     async def _apply(self, finished: Sequence[tuple[Claim, Verdict]]) -> set[UUID]:
         async with self._engine.begin() as connection:

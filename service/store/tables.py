@@ -1,5 +1,6 @@
 """The tables. `schedule` stands apart from everything wide because it is written at every claim; `latest` is one
-row a cell and what every page, scrape and gate reads; `verdicts` is history, append-only, one partition a day.
+row a cell and what every page, scrape and gate reads; `verdicts` is history, append-only, one partition a day;
+`transitions` are the moments at which a standing verdict changed, and outlive the verdicts that they name.
 
 Durations are seconds. Times are `timestamptz` and come back in UTC. Words (status, outcome, reason) are text
 without an enum, so that a new word needs no migration.
@@ -147,3 +148,21 @@ verdicts = Table(
     postgresql_partition_by="RANGE (observed_at)",
 )
 Index(None, verdicts.c.cell_id, verdicts.c.observed_at.desc())
+
+transitions = Table(
+    "transitions",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("cell_id", BigInteger, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("from_status", Text, nullable=False),
+    Column("from_reason", Text),
+    Column("to_status", Text, nullable=False),
+    Column("to_reason", Text),
+    Column("from_verdict", Uuid, nullable=False),
+    Column("to_verdict", Uuid, nullable=False),
+    Column("changed", JSONB, nullable=False),
+)
+Index(None, transitions.c.cell_id, transitions.c.at.desc())
+Index(None, transitions.c.at.desc())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Claim, Outcome, StoredVerdict, Verdict
+from service.store import transitions
 from service.store.claims import next_due, next_grid_point
 from service.store.rows import standing_values, stored_verdict, verdict_values
 from service.store.tables import Moment, cells, latest, schedule, verdicts
@@ -40,12 +41,23 @@ async def apply(connection: AsyncConnection, finished: Sequence[tuple[Claim, Ver
     if new:
         # Read after the lock and in a statement of its own: a reload that came in between is seen.
         ids = [claim.cell_id for claim, _ in new]
-        current = select(cells.c.id, cells.c.fingerprint, cells.c.interval_s).where(cells.c.id.in_(ids))
+        current = (
+            select(cells.c.id, cells.c.fingerprint, cells.c.interval_s, cells.c.required, latest.c.standing)
+            .join_from(cells, latest, latest.c.cell_id == cells.c.id)
+            .where(cells.c.id.in_(ids))
+        )
         configured = {row.id: row for row in await connection.execute(current)}
+        replaced = _replaced(new, configured)
         await connection.execute(
             _UPDATE_LATEST,
-            [_latest_values(verdict, claim.cell_id, configured[claim.cell_id]) for claim, verdict in new],
+            [_latest_values(verdict, claim.cell_id, verdict.id in replaced) for claim, verdict in new],
         )
+        informational = [
+            (claim.cell_id, old, verdict)
+            for claim, verdict in new
+            if not configured[claim.cell_id].required and (old := replaced.get(verdict.id)) is not None
+        ]
+        await transitions.record(connection, transitions.INFORMATIONAL, informational)
         await connection.execute(
             _UPDATE_SCHEDULE,
             [
@@ -91,13 +103,31 @@ async def _count_stored(connection: AsyncConnection, candidates: Sequence[Verdic
     return await connection.scalar(stored.where(verdicts.c.observed_at.in_(times))) or 0
 
 
-def _latest_values(verdict: Verdict, cell_id: int, configured: Any) -> dict[str, Any]:
+def _replaced(
+    new: Sequence[tuple[Claim, Verdict]], configured: Mapping[int, Any]
+) -> dict[UUID, Mapping[str, Any] | None]:
+    """The verdicts that become the standing one of their cell, each with the one that stood before it."""
+    standing = {cell_id: row.standing for cell_id, row in configured.items()}
+    replaced = {}
+    for claim, verdict in new:
+        old = standing[claim.cell_id]
+        if (
+            verdict.outcome is not Outcome.UNPROVEN
+            and verdict.fingerprint == configured[claim.cell_id].fingerprint
+            and (old is None or datetime.fromisoformat(old["observed_at"]) < verdict.observed_at)
+        ):
+            replaced[verdict.id] = old
+            standing[claim.cell_id] = standing_values(verdict)
+    return replaced
+
+
+def _latest_values(verdict: Verdict, cell_id: int, stands: bool) -> dict[str, Any]:
     return {
         "cell": cell_id,
         "value": standing_values(verdict),
         "seen_at": verdict.observed_at,
         "result": verdict.outcome.value,
-        "stands": verdict.outcome is not Outcome.UNPROVEN and verdict.fingerprint == configured.fingerprint,
+        "stands": stands,
     }
 
 
@@ -115,10 +145,7 @@ def _build_update_latest() -> Any:
     seen_at, result = bindparam("seen_at", type_=Moment), bindparam("result", type_=Text)
     value = bindparam("value", type_=JSONB)
     newest = or_(latest.c.last_observed_at.is_(None), latest.c.last_observed_at < seen_at)
-    stands = and_(
-        bindparam("stands", type_=Boolean),
-        or_(latest.c.standing_observed_at.is_(None), latest.c.standing_observed_at < seen_at),
-    )
+    stands = bindparam("stands", type_=Boolean)
     turned = and_(stands, latest.c.standing["outcome"].astext.is_distinct_from(result))
     proof = case((result == Outcome.PROVEN.value, seen_at))
     return (
