@@ -98,7 +98,7 @@ def _object(check: Checked, explain: bool) -> dict[str, Any]:
         "requests": verdict.requests,
         "retry_after_s": verdict.retry_after_s,
         "detail": verdict.detail,
-        "remedy": remedy(verdict.status, verdict.reason),
+        "remedy": remedy(verdict.status, verdict.reason, contract=verdict.contract),
         "started_at": verdict.started_at.isoformat(),
         "duration_s": round(verdict.duration_s, 4),
         "time_to_first_token_s": _rounded(verdict.time_to_first_token_s),
@@ -140,7 +140,7 @@ def _print_check(console: Console, check: Checked, *, explain: bool) -> None:
     line.append(f"  {verdict.duration_s:.2f} s, {_counted(verdict.requests, 'request')}", "dim")
     console.print(line)
     if verdict.outcome is not Outcome.PROVEN:
-        _indent(console, remedy(verdict.status, verdict.reason))
+        _indent(console, remedy(verdict.status, verdict.reason, contract=verdict.contract))
         if verdict.retry_after_s is not None:
             _indent(console, f"The provider asks to wait {verdict.retry_after_s:.0f} s.")
         if verdict.detail:

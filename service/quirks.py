@@ -35,6 +35,15 @@ EXPLANATIONS: Mapping[str, str] = {
     "loose with it.",
     "unrequested_parallel_calls": "More than one call came back where one was asked for. Clients that take the first "
     "call only lose the others.",
+    "deltas_incomplete": "The streamed pieces of the arguments stop short of the whole that is sent at the end. "
+    "Clients that only add up pieces get broken JSON.",
+    "tool_calls_not_array": "The calls come as one object where the dialect has a list. Clients that loop over them "
+    "fail.",
+    "parallel_flag_rejected": "The parallel_tool_calls flag is refused; without it calls come. Don't send it here.",
+    "forced_choice_ignored": "A forced tool choice is taken and has no effect; under auto the model calls. Clients "
+    "that force a tool get text.",
+    "forced_call_leaked": "Under a forced tool choice the call comes as text; under auto it is a native one. Don't "
+    "force tools here.",
     "max_completion_tokens_wanted": "The route refuses max_tokens by name and takes max_completion_tokens. Configure "
     "token_cap.field so, in clients too.",
 }

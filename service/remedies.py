@@ -1,4 +1,5 @@
-"""What a verdict means in plain words, and what to do next. Tables only: keyed by status and reason.
+"""What a verdict means in plain words, and what to do next. Tables only: keyed by status and reason, a refused history
+by its contract as well.
 
 A remedy's first sentence is the action and stands alone where space is short; what follows says why.
 """
@@ -117,6 +118,8 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     "the arguments.",
     ("malformed_tool_call", "arguments_polluted"): "Check the server's tool-call parser. Markup of the model's call "
     "format got into the arguments.",
+    ("malformed_tool_call", "arguments_contradicted"): f"{_CLIENT} The arguments that were streamed and those that are "
+    "given at the end say different things.",
     ("malformed_tool_call", "name_missing"): f"{_CLIENT} The call names no function.",
     ("malformed_tool_call", "name_not_declared"): "Check the server's tool-call parser and chat template. The call "
     "names a function that was never declared.",
@@ -156,10 +159,39 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     "old function_call field, which clients of tools don't read.",
     ("malformed_stream", None): "Fail over, and check gateways that rewrite the stream. Its framing or order of "
     "events is broken, so nothing in it can be trusted.",
+    ("malformed_stream", "not_an_event_stream"): "Check what answers at base_url, and proxies on the way. The answer "
+    "is labelled as an event stream, and what came isn't one.",
+    ("malformed_stream", "http_framing"): "Check proxies on the way. The chunks of the HTTP body can't be read.",
+    ("malformed_stream", "content_encoding"): "Fix the gateway's content-encoding. The body isn't encoded as its "
+    "header says.",
+    ("malformed_stream", "data_not_json"): "Check gateways that rewrite the stream. An event in mid-stream isn't JSON, "
+    "as when something cuts events or mixes text of its own in.",
+    ("malformed_stream", "event_not_object"): "Check gateways that rewrite the stream. An event is JSON, but not an "
+    "object.",
+    ("malformed_stream", "choice_not_object"): "Check gateways that rewrite the stream. A choice of an event is no "
+    "object.",
+    ("malformed_stream", "candidate_not_object"): "Check gateways that rewrite the stream. A candidate of an event is "
+    "no object.",
+    ("malformed_stream", "message_not_delta"): "Make the server or gateway send deltas. Whole messages came where the "
+    "stream should carry pieces, and clients that wait for deltas read nothing.",
+    ("malformed_stream", "foreign_dialect"): "Set the dialect that this route speaks. The events are those of another "
+    "API.",
+    ("malformed_stream", "event_type_missing"): f"{_CLIENT} Events carry no type, so nobody can tell what they are.",
+    ("malformed_stream", "delta_without_start"): f"{_CLIENT} A piece of a call's input came for a block that never "
+    "began, so the call's name is lost.",
+    ("malformed_stream", "delta_of_other_block"): f"{_CLIENT} A piece of a call's input came for a block of another "
+    "kind.",
+    ("malformed_stream", "too_many_blocks"): f"{_CLIENT} The answer opens content blocks without end.",
+    ("malformed_stream", "too_many_calls"): f"{_CLIENT} The answer opens calls without end, as a fragment without an "
+    "identity of its own does when each one is taken for a call.",
     ("stream_ignored", None): "Turn streaming on at the gateway or server. The request asked for a stream and got one "
     "JSON body.",
-    ("history_rejected", None): "Change what the client sends: declare the tool, flatten to text, or hoist displaced "
-    "results. This shape of history is refused, its control is accepted.",
+    ("stream_ignored", "json_completion"): "Turn streaming on at the gateway or server. The request asked for a stream "
+    "and got one whole completion as JSON.",
+    ("stream_ignored", "json_body"): "Check what answers at base_url. The request asked for a stream and got JSON that "
+    "is neither a completion nor an error.",
+    ("history_rejected", None): "Change what the client sends. This shape of history is refused, the same one put "
+    "right is accepted.",
     ("history_rejected", "reasoning_replay_required"): "Replay the assistant's reasoning fields with its calls. The "
     "route refuses a history without them.",
     ("history_rejected", "reasoning_replay_invalid"): "Replay the assistant's reasoning unchanged, or leave it out. "
@@ -183,7 +215,10 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     ("model_unavailable", "not_deployed"): "Deploy or load the model. The server knows it but doesn't run it.",
     ("region_blocked", None): "Move the prober, or ask the provider to allow its address. The place or network is "
     "refused; the key is fine.",
+    ("region_blocked", "edge_page"): "Move the prober, or ask the provider to allow its address. A firewall's page "
+    "answered in place of the API; the key is fine.",
     ("endpoint_not_found", None): "Fix base_url and dialect. What answers there isn't an API of this dialect.",
+    ("endpoint_not_found", "html_page"): "Fix base_url. A web page answers there instead of the API.",
     ("endpoint_not_found", "redirect"): "Set base_url to the address that it redirects to. Redirects are never "
     "followed, so that a key can't travel to another host.",
     ("content_filtered", None): "Relax the content filter for this key, or exempt the probe. The probe's plain text "
@@ -194,6 +229,12 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     ("unreachable", "refused"): "Start the server, or fix the port in base_url. The connection was refused.",
     ("unreachable", "reset"): "Check firewalls and the server, or fail over. The connection was broken before an "
     "answer came.",
+    ("unreachable", "closed"): "Check firewalls and the server, or fail over. The connection was closed without an "
+    "answer.",
+    ("unreachable", "not_http"): "Fix the scheme or the port in base_url. What answers there doesn't speak HTTP.",
+    ("unreachable", "connect"): "Check the host and the network, or fail over. No connection could be made.",
+    ("unreachable", "no_path_to_host"): "Check the network between the prober and the host. There is no way to it.",
+    ("unreachable", "proxy"): "Check the configured proxy. It refused, or couldn't make, the connection.",
     ("unreachable", "tls"): "Check TLS at the server and on the way to it. The handshake failed.",
     ("unreachable", "tls_certificate"): "Fix the certificate, or set ca_file for a private authority. The server's "
     "certificate isn't trusted.",
@@ -210,9 +251,21 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     "tools alike.",
     ("provider_error", "http_4xx"): "Check the route's configuration: the request is refused in every form. Waiting "
     "won't help; the detail below is what the provider said.",
+    ("provider_error", "error_in_stream"): "Wait, or fail over, and see the provider's status page. The answer began "
+    "and an error came in its middle.",
+    ("provider_error", "control_empty"): "Look at the server, or fail over. Tools were refused, and the same request "
+    "without them brought no text either.",
     # unproven
     ("inconclusive_no_tool_call", None): "Nothing yet. The model answered in text instead of calling; try a stronger "
     "model if it stays so.",
+    ("inconclusive_no_tool_call", "token_cap"): "Raise token_cap.value for this route. Our own cap cut the answer "
+    "before a whole call, as with long reasoning.",
+    ("inconclusive_no_tool_call", "text_under_auto"): "Nothing yet. Under auto the model answered in text, as it may; "
+    "try a stronger model if it stays so.",
+    (
+        "inconclusive_no_tool_call",
+        "undecided",
+    ): "Nothing yet. What was seen decides nothing; the ladder below shows it.",
     ("inconclusive_no_tool_call", "control_cut"): "Raise token_cap.value for this route. Our own cap cut the control's "
     "answer before it said anything, as with long reasoning.",
     (
@@ -225,13 +278,27 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     ("turn_unfinished", None): "Nothing yet. The turn was accepted but brought no answer.",
     ("turn_unfinished", "empty"): "Nothing yet, but look at the server if it stays so. The turn was accepted and the "
     "answer was empty.",
+    ("turn_unfinished", "another_call"): "Nothing yet, but try a stronger model if it stays so. Where an answer was "
+    "due the model called the tool again.",
+    ("turn_unfinished", "token_cap"): "Raise token_cap.value for this route. Our own cap cut the answer before any "
+    "text, as with long reasoning.",
+    ("turn_unfinished", "control_empty"): "Nothing yet, but look at the server if it stays so. The shape was refused, "
+    "and the same history put right brought no answer.",
     ("probe_cap_reached", None): "Nothing yet; raise the deadline if it stays so. Our own limit on bytes, requests or "
     "time stopped the probe while answers still came.",
     ("probe_cap_reached", "deadline"): "Raise the route's deadline. Answers were still flowing when ours passed.",
+    ("probe_cap_reached", "bytes"): "Nothing yet; look at the server if it stays so. The answer went on beyond our "
+    "limit of 8 MiB.",
+    ("probe_cap_reached", "requests"): "Nothing yet; look at the ladder if it stays so. The answers changed so often "
+    "that our limit on requests was spent.",
+    ("probe_cap_reached", "time"): "Raise the route's deadline. The probe's time was spent before the claim was "
+    "decided.",
     ("own_network", None): "Check the prober's own network. The route didn't answer, and neither did our own check of "
     "the way out.",
     ("prober_overloaded", None): "Give the prober more CPU, or fewer routes. It was late itself, so nothing is said of "
     "the route.",
+    ("prober_overloaded", "event_loop_lag"): "Give the prober more CPU, or fewer routes. Its event loop was late by "
+    "more than a second, so nothing is said of the route.",
     ("answered_from_cache", None): "Turn caching off for the probe's key at the gateway. Yesterday's answer proves "
     "nothing about today.",
     ("cancelled", None): "Nothing to do. The probe was stopped by a shutdown or by an operator.",
@@ -241,15 +308,44 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     ("not_sent", "budget_spent"): "Raise the route's budget, or wait for the next UTC day. It is spent, and the last "
     "proof keeps ageing.",
     ("not_sent", "paused"): "End the pause to have the route asked again. Probing is paused.",
+    ("not_sent", "not_in_dialect"): "Drop this contract from the route, or leave it. Its dialect has no such message, "
+    "so nothing is asked.",
 }
 
 
-def remedy(status: str, reason: str | None, outcome: Outcome | None = None) -> str:
-    """What to do about a verdict. Looked up by status and reason, then the reason's family, then the status alone.
+_FAITHFUL = "The turn was replayed exactly as it came, so no client can do better."
+
+HISTORY_REMEDIES: Mapping[tuple[str, str | None], str] = {
+    ("agent_turn", None): f"{_CLIENT} The route refuses its own call when it comes back with a result. {_FAITHFUL}",
+    ("agent_turn", "reasoning_replay_required"): "Look for a gateway on the way that drops reasoning. The route wants "
+    f"reasoning back that it didn't send. {_FAITHFUL}",
+    ("agent_turn", "reasoning_replay_invalid"): "Look for a gateway on the way that alters reasoning. The route "
+    f"refuses the reasoning that it sent itself. {_FAITHFUL}",
+    ("undeclared_tool_history", None): "Declare the tools again, or flatten calls and results to text. A history with "
+    "calls is refused when the request declares no tools, as requests for titles and summaries do.",
+    ("displaced_tool_results", None): "Hoist the results: every result right behind its calls. The user's message goes "
+    "behind the last of them, or behind the answer to them.",
+    ("missing_tool_results", None): "Send a result for every call. One that says that the run was cancelled will do.",
+    ("orphaned_tool_results", None): "Drop a result whose call is gone, or keep its call. Cut a history in front of a "
+    "call, never between a call and its result.",
+    ("duplicate_tool_results", None): "Keep the last result of a call only. Two results for one call are refused.",
+    ("tool_choice_none_history", None): "Leave tool_choice out, or flatten calls and results to text. A history with "
+    "calls is refused together with tool_choice none.",
+    ("mixed_result_carrier", None): "Send the user's words in a message of their own. Beside a result in one message "
+    "they are refused.",
+}
+"""What a client must do where a contract's history is refused, by contract and reason."""
+
+
+def remedy(status: str, reason: str | None, outcome: Outcome | None = None, contract: str | None = None) -> str:
+    """What to do about a verdict. Looked up by status and reason, then the reason's family, then the status alone;
+    a refused history also by its contract, which goes before the status alone.
 
     `outcome` is the last resort for a status that this version doesn't know, as a newer one may have stored.
     """
     for key in _reasons(reason):
+        if status == "history_rejected" and contract is not None and (contract, key) in HISTORY_REMEDIES:
+            return HISTORY_REMEDIES[contract, key]
         if (status, key) in REMEDIES:
             return REMEDIES[status, key]
     if outcome is not None:

@@ -28,7 +28,7 @@ from service.contracts.ladder import (
 from service.contracts.replays import question, replay_reason, results
 from service.model import Ask, Choice, Exchange, Message, Refused, Role, Route, Status
 from service.rules import GATE, Rule
-from service.seen import NO_CALL, Seen, refusal_of, see
+from service.seen import ACCEPTED, NO_CALL, Seen, refusal_of, see
 
 AUTO, FORCED, REPLAY = "auto", "forced", "replay"
 
@@ -63,23 +63,22 @@ class AgentTurn(LadderContract):
 
     def _climb(self, route: Route, nonce: str, last: Exchange, ladder: Ladder) -> Ask | None:
         auto, forced, replay = (ladder.seen(rung) for rung in (AUTO, FORCED, REPLAY))
+        if auto is None:  # what was asked first was asked with a field that is refused by name
+            return _call(route, AUTO, nonce, last)
         if last.ask.rung == REPLAY:
             return self._after_replay(route, nonce, last, ladder)
-        if see(last) is Seen.CALL:
-            again = replay is Seen.REFUSED and not _replay_confirmed(ladder)
-            return _replay(route, last) if replay is None or again else None
+        if see(last) is Seen.CALL and replay in (None, Seen.REFUSED):
+            return _replay(route, last)
         if auto is Seen.REFUSED and forced is None:
             return _call(route, FORCED, nonce, last)
-        return None
+        return _call(route, AUTO, nonce, last) if _auto_could_pass(ladder) and forced in ACCEPTED else None
 
     def _after_replay(self, route: Route, nonce: str, last: Exchange, ladder: Ladder) -> Ask | None:
-        auto = ladder.refusal(AUTO)
         if see(last) is not Seen.REFUSED:
-            passing = auto is not None and auto.could_pass and len(ladder.of(AUTO)) == 1
-            return _call(route, AUTO, nonce, last) if passing else None
-        if _replay_confirmed(ladder) or len(ladder.of(REPLAY)) > 1:
+            return _call(route, AUTO, nonce, last) if _auto_could_pass(ladder) else None
+        if _replay_confirmed(ladder):
             return None
-        return _call(route, FORCED if auto is not None else AUTO, nonce, last)
+        return _call(route, AUTO if ladder.refusal(AUTO) is None else FORCED, nonce, last)
 
 
 def _call(route: Route, rung: str, nonce: str, last: Exchange | None) -> Ask:
@@ -107,11 +106,22 @@ def _replay(route: Route, called: Exchange) -> Ask | None:
     return as_before(ask, route, called)
 
 
+def _auto_could_pass(ladder: Ladder) -> bool:
+    """Whether `auto` was refused once in a way that could pass."""
+    refusal = ladder.refusal(AUTO)
+    times = sum(see(exchange) is Seen.REFUSED for exchange in ladder.of(AUTO))
+    return refusal is not None and refusal.could_pass and times == 1
+
+
 def _replay_confirmed(ladder: Ladder) -> bool:
     """Whether the refusal of the replay may be built upon: it could not pass, or it came again after the first request
     of the turn was taken again."""
     refusal = ladder.refusal(REPLAY)
-    return refusal is not None and (not refusal.could_pass or len(ladder.of(REPLAY)) > 1)
+    if refusal is None or not refusal.could_pass:
+        return refusal is not None
+    refused = [n for n, e in enumerate(ladder.exchanges) if e.ask.rung == REPLAY and see(e) is Seen.REFUSED]
+    between = ladder.exchanges[refused[0] : refused[-1]]
+    return any(exchange.ask.rung != REPLAY and see(exchange) in ACCEPTED for exchange in between)
 
 
 def _auto_refused(*, could_pass: bool) -> Callable[[LadderFacts], bool]:
@@ -132,6 +142,12 @@ def _replay_reason(facts: LadderFacts) -> str | None:
     exchange = facts.ladder.last(REPLAY)
     refusal = refusal_of(exchange) if exchange else None
     return replay_reason(refusal) if refusal else None
+
+
+def _leaked(facts: LadderFacts) -> bool:
+    """A forced call that leaked is no fault of the turn where a native one came under `auto`."""
+    auto, forced, replay = (facts.ladder.seen(rung) for rung in (AUTO, FORCED, REPLAY))
+    return Seen.LEAK in (auto, replay) or (forced is Seen.LEAK and auto is not Seen.CALL)
 
 
 def _leak_reason(facts: LadderFacts) -> str | None:
@@ -161,6 +177,7 @@ RULES: tuple[Rule[LadderFacts], ...] = (
         "The first request of the turn was accepted; its faithful replay with a result was refused.",
         _replay_reason,
     ),
+    spent("agent_turn"),
     Rule(
         "agent_turn.auto_failed",
         _auto_refused(could_pass=True),
@@ -170,17 +187,24 @@ RULES: tuple[Rule[LadderFacts], ...] = (
     ),
     Rule(
         "agent_turn.leaked",
-        lambda facts: Seen.LEAK in (facts.ladder.seen(AUTO), facts.ladder.seen(FORCED), facts.ladder.seen(REPLAY)),
+        _leaked,
         Status.TOOL_CALL_LEAKED_AS_TEXT,
         "The markup of a call arrived as text in the turn: the serving side's parser is missing.",
         _leak_reason,
     ),
     Rule(
         "agent_turn.completed",
-        lambda facts: facts.ladder.has_text(REPLAY),
+        lambda facts: facts.ladder.seen(AUTO) is Seen.CALL and facts.ladder.has_text(REPLAY),
         Status.TURN_COMPLETED,
         "Call, result and answer went through.",
         no_reason,
+    ),
+    Rule(
+        "agent_turn.too_long_to_replay",
+        lambda facts: facts.seen is Seen.CALL and facts.deciding is not None and facts.deciding.replay is None,
+        Status.PROBE_CAP_REACHED,
+        "The answer with the call is too long for us to replay.",
+        lambda _: "bytes",
     ),
     Rule(
         "agent_turn.answer_cut_by_our_cap",
@@ -217,7 +241,6 @@ RULES: tuple[Rule[LadderFacts], ...] = (
         "Under `auto` the model chose not to call, so there is no turn to go on with.",
         lambda _: "text_under_auto",
     ),
-    spent("agent_turn"),
     *shared_refusals("agent_turn", AUTO, FORCED),
     Rule(
         "agent_turn.refused",

@@ -13,7 +13,8 @@ from service.seen import Seen, see
 
 class Contract(Protocol):
     """A claim about a route. `every` and `required` are the defaults where a route only names it; `claim` is one
-    sentence for people.
+    sentence for people. `example` is the claim's history put right, as JSON of Chat Completions (of Anthropic
+    Messages where Chat Completions can't say it); empty where no history is claimed.
 
     `next_ask` and `conclude` are pure functions of the exchanges so far; `nonce` is fresh for each probe.
     """
@@ -23,6 +24,7 @@ class Contract(Protocol):
     every: int
     required: bool
     max_requests: int
+    example: str = ""
 
     @property
     def rules(self) -> Sequence[Rule[Any]]: ...

@@ -24,10 +24,25 @@ def _in_place(turn: Turn) -> list[Message]:
     return [turn.question, turn.assistant, *results(turn.calls)]
 
 
+EXAMPLE = """\
+{
+  "messages": [
+    {"role": "user", "content": "Call f and tell me what it returned."},
+    {"role": "assistant", "tool_calls": [
+      {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+      {"id": "c2", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+    {"role": "tool", "tool_call_id": "c2", "content": "ok"},
+    {"role": "user", "content": "Please be brief."}
+  ],
+  "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+}"""
+
 CONTRACT = HistoryContract(
     "displaced_tool_results",
     "A user message between an assistant's calls and part of their results is accepted.",
     shape=Form(_displaced),
     control=Form(_in_place),
     calls=2,
+    example=EXAMPLE,
 )

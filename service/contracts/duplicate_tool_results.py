@@ -19,9 +19,21 @@ def _once(turn: Turn) -> list[Message]:
     return [turn.question, turn.assistant, *results(turn.calls)]
 
 
+EXAMPLE = """\
+{
+  "messages": [
+    {"role": "user", "content": "Call f and tell me what it returned."},
+    {"role": "assistant", "tool_calls": [
+      {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "ok, from the retry"}
+  ],
+  "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+}"""
+
 CONTRACT = HistoryContract(
     "duplicate_tool_results",
     "Two results for one call are accepted.",
     shape=Form(_twice),
     control=Form(_once),
+    example=EXAMPLE,
 )

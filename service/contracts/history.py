@@ -67,9 +67,11 @@ class HistoryContract(LadderContract):
         flattened: Form | None = None,
         calls: int = 1,
         mixed: bool = False,
+        example: str = "",
     ) -> None:
         self.name = name
         self.claim = claim
+        self.example = example
         self._forms = {SHAPE: shape, CONTROL: control, OWN_SHAPE: shape, OWN_CONTROL: control}
         self._flattened = flattened
         self._calls = calls

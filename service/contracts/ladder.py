@@ -88,6 +88,7 @@ class LadderContract(ABC):
     every: int
     required: bool
     max_requests: int
+    example: str = ""
     controls: frozenset[str] = frozenset()
     """Rungs whose own faults prove nothing about the claim."""
 

@@ -19,9 +19,22 @@ def _with_result(turn: Turn) -> list[Message]:
     return [turn.question, turn.assistant, *results(turn.calls)]
 
 
+EXAMPLE = """\
+{
+  "messages": [
+    {"role": "user", "content": "Call f and tell me what it returned."},
+    {"role": "assistant", "tool_calls": [
+      {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "cancelled by the user"},
+    {"role": "user", "content": "Never mind."}
+  ],
+  "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+}"""
+
 CONTRACT = HistoryContract(
     "missing_tool_results",
     "A call without its result is accepted.",
     shape=Form(_without_result),
     control=Form(_with_result),
+    example=EXAMPLE,
 )

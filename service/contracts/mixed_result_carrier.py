@@ -20,10 +20,22 @@ def _apart(turn: Turn) -> list[Message]:
     return [turn.question, turn.assistant, *results(turn.calls)]
 
 
+EXAMPLE = """\
+{
+  "messages": [
+    {"role": "user", "content": "Call f and tell me what it returned."},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "ok"}]},
+    {"role": "user", "content": "Please be brief."}
+  ],
+  "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]
+}"""
+
 CONTRACT = HistoryContract(
     "mixed_result_carrier",
     "A result and a user's own text in one message are accepted.",
     shape=Form(_mixed),
     control=Form(_apart),
     mixed=True,
+    example=EXAMPLE,
 )

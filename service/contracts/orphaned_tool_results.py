@@ -23,9 +23,20 @@ def _without_it(turn: Turn) -> list[Message]:
     ]
 
 
+EXAMPLE = """\
+{
+  "messages": [
+    {"role": "user", "content": "Call f and tell me what it returned."},
+    {"role": "assistant", "content": "It is under way."},
+    {"role": "user", "content": "Go on."}
+  ],
+  "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+}"""
+
 CONTRACT = HistoryContract(
     "orphaned_tool_results",
     "A result without its call is accepted.",
     shape=Form(_orphaned),
     control=Form(_without_it),
+    example=EXAMPLE,
 )

@@ -25,10 +25,20 @@ def _flattened(turn: Turn) -> list[Message]:
     ]
 
 
+EXAMPLE = """\
+{
+  "messages": [
+    {"role": "user", "content": "Call f and tell me what it returned."},
+    {"role": "assistant", "content": "I called f with {}."},
+    {"role": "user", "content": "It returned: ok. Sum up what happened."}
+  ]
+}"""
+
 CONTRACT = HistoryContract(
     "undeclared_tool_history",
     "A request whose history holds tool calls and results but declares no tools is accepted.",
     shape=Form(_with_results, tools=False),
     control=Form(_with_results),
     flattened=Form(_flattened, tools=False),
+    example=EXAMPLE,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service import quirks, remedies
+from service.contracts import CONTRACTS
 from service.model import Outcome, Status
 from service.remedies import first_step, in_words, remedy
 
@@ -58,7 +59,33 @@ def test_the_finest_remedy_wins(status: str, reason: str | None, start: str) -> 
     assert remedy(status, reason).startswith(start)
 
 
-@pytest.mark.parametrize("text", sorted(set(remedies.REMEDIES.values())))
+@pytest.mark.parametrize(
+    ("contract", "reason", "start"),
+    [
+        ("undeclared_tool_history", "http_400", "Declare the tools again, or flatten calls and results to text."),
+        ("displaced_tool_results", None, "Hoist the results"),
+        ("missing_tool_results", "http_400", "Send a result for every call."),
+        ("orphaned_tool_results", "http_400", "Drop a result whose call is gone"),
+        ("duplicate_tool_results", "http_400", "Keep the last result of a call only."),
+        ("tool_choice_none_history", "http_400", "Leave tool_choice out"),
+        ("mixed_result_carrier", "http_400", "Send the user's words in a message of their own."),
+        ("missing_tool_results", "reasoning_replay_required", "Replay the assistant's reasoning fields"),
+        ("agent_turn", "http_400", "Tell the server's operator"),
+        ("agent_turn", "reasoning_replay_required", "Look for a gateway on the way that drops reasoning."),
+        ("contract_of_tomorrow", "http_400", "Change what the client sends."),
+        (None, None, "Change what the client sends."),
+    ],
+)
+def test_a_refused_history_is_put_right_by_its_contract(contract: str | None, reason: str | None, start: str) -> None:
+    assert remedy("history_rejected", reason, contract=contract).startswith(start)
+
+
+def test_other_statuses_have_one_remedy_for_all_contracts() -> None:
+    for contract in CONTRACTS:
+        assert remedy("timeout", "stalled", contract=contract) == remedy("timeout", "stalled")
+
+
+@pytest.mark.parametrize("text", sorted({*remedies.REMEDIES.values(), *remedies.HISTORY_REMEDIES.values()}))
 def test_the_first_sentence_stands_alone_in_a_table(text: str) -> None:
     step = first_step(text)
     assert step.endswith(".")
@@ -66,7 +93,9 @@ def test_the_first_sentence_stands_alone_in_a_table(text: str) -> None:
     assert text.startswith(step)
 
 
-@pytest.mark.parametrize("text", [*remedies.REMEDIES.values(), *quirks.EXPLANATIONS.values()])
+@pytest.mark.parametrize(
+    "text", [*remedies.REMEDIES.values(), *remedies.HISTORY_REMEDIES.values(), *quirks.EXPLANATIONS.values()]
+)
 def test_texts_are_whole_sentences_with_single_spaces(text: str) -> None:
     assert text[0].isupper()
     assert text[-1] == "."
