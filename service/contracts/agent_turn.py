@@ -133,9 +133,12 @@ def _auto_refused(*, could_pass: bool) -> Callable[[LadderFacts], bool]:
     return holds
 
 
+def _on_replay(facts: LadderFacts) -> bool:
+    return facts.deciding is not None and facts.deciding.ask.rung == REPLAY
+
+
 def _replay_refused_by_code(facts: LadderFacts) -> bool:
-    replay = facts.deciding is not None and facts.deciding.ask.rung == REPLAY
-    return replay and facts.settled is not None and facts.settled not in _NOT_THE_HISTORY
+    return _on_replay(facts) and facts.settled is not None and facts.settled not in _NOT_THE_HISTORY
 
 
 def _replay_reason(facts: LadderFacts) -> str | None:
@@ -201,7 +204,7 @@ RULES: tuple[Rule[LadderFacts], ...] = (
     ),
     Rule(
         "agent_turn.too_long_to_replay",
-        lambda facts: facts.seen is Seen.CALL and facts.deciding is not None and facts.deciding.replay is None,
+        lambda facts: facts.seen is Seen.CALL and not _on_replay(facts),
         Status.PROBE_CAP_REACHED,
         "The answer with the call is too long for us to replay.",
         lambda _: "bytes",

@@ -85,7 +85,9 @@ class HistoryContract(LadderContract):
         return self._ask(route, SHAPE, nonce, None)
 
     def _climb(self, route: Route, nonce: str, last: Exchange, ladder: Ladder) -> Ask | None:
-        if ladder.seen(SHAPE) is not Seen.REFUSED:
+        if (shape := ladder.seen(SHAPE)) is None:  # it was asked with a field that is refused by name
+            return self._ask(route, SHAPE, nonce, last)
+        if shape is not Seen.REFUSED:
             return None
         if (control := ladder.seen(CONTROL)) is None:
             return self._ask(route, CONTROL, nonce, last)
@@ -103,19 +105,21 @@ class HistoryContract(LadderContract):
             return _call(route, OWN_CALL, nonce, last)
         if ladder.seen(OWN_CALL) is Seen.REFUSED and ladder.seen(OWN_CALL_AUTO) is None:
             return _call(route, OWN_CALL_AUTO, nonce, last)
-        return self._ask_flattened(route, nonce, last, ladder)
+        if ask := self._ask_flattened(route, nonce, last, ladder):
+            return ask
+        confirmed = ladder.confirmed(SHAPE, after=FLATTENED)
+        return self._ask(route, SHAPE, nonce, last) if ladder.answered(FLATTENED) and not confirmed else None
 
     def _after_own_shape(self, route: Route, nonce: str, last: Exchange, ladder: Ladder, own: Exchange) -> Ask | None:
         """The flattened form goes before the own control: an answer to either says the same, and it costs one less."""
         if ask := self._ask_flattened(route, nonce, last, ladder):
             return ask
-        if self._flattened is None or ladder.seen(FLATTENED) is Seen.REFUSED:
-            if ladder.seen(OWN_CONTROL) is None:
-                return self._ask(route, OWN_CONTROL, nonce, last, own)
-            if ladder.seen(OWN_CONTROL) is Seen.REFUSED:
-                return None
-        answered = FLATTENED if ladder.seen(OWN_CONTROL) is None else OWN_CONTROL
-        return None if ladder.confirmed(OWN_SHAPE, after=answered) else self._ask(route, OWN_SHAPE, nonce, last, own)
+        if not ladder.answered(FLATTENED) and ladder.seen(OWN_CONTROL) is None:
+            return self._ask(route, OWN_CONTROL, nonce, last, own)
+        answered = next((rung for rung in (FLATTENED, OWN_CONTROL) if ladder.answered(rung)), None)
+        if answered is None or ladder.confirmed(OWN_SHAPE, after=answered):
+            return None
+        return self._ask(route, OWN_SHAPE, nonce, last, own)
 
     def _ask_flattened(self, route: Route, nonce: str, last: Exchange, ladder: Ladder) -> Ask | None:
         wanted = self._flattened is not None and ladder.seen(FLATTENED) is None
@@ -173,29 +177,25 @@ def _own_turn(own: Exchange) -> Turn:
 # --- the table ----------------------------------------------------------------------------------------------
 
 
-def _answered(facts: LadderFacts, rung: str) -> bool:
-    """With text or with a call: a call is an answer too."""
-    return facts.ladder.seen(rung) in (Seen.CALL, Seen.LEAK) or facts.ladder.has_text(rung)
-
-
 def _accepted(facts: LadderFacts) -> bool:
-    return _answered(facts, SHAPE) or _answered(facts, OWN_SHAPE)
+    return facts.ladder.answered(SHAPE) or facts.ladder.answered(OWN_SHAPE)
 
 
 def _rejected(facts: LadderFacts) -> bool:
-    return _answered(facts, CONTROL) and facts.ladder.confirmed(SHAPE, after=CONTROL)
+    return facts.ladder.answered(CONTROL) and facts.ladder.confirmed(SHAPE, after=CONTROL)
 
 
 def _own_rejected(facts: LadderFacts) -> bool:
     return any(
-        _answered(facts, rung) and facts.ladder.confirmed(OWN_SHAPE, after=rung) for rung in (OWN_CONTROL, FLATTENED)
+        facts.ladder.answered(rung) and facts.ladder.confirmed(OWN_SHAPE, after=rung)
+        for rung in (OWN_CONTROL, FLATTENED)
     )
 
 
 def _only_flattened(facts: LadderFacts) -> bool:
     """The route made no call of its own that could be replayed; flattened to text its history is taken."""
     return (
-        _answered(facts, FLATTENED)
+        facts.ladder.answered(FLATTENED)
         and facts.ladder.seen(OWN_SHAPE) is None
         and facts.ladder.confirmed(SHAPE, after=FLATTENED)
     )
@@ -258,13 +258,20 @@ RULES: tuple[Rule[LadderFacts], ...] = (
         _reason_on(SHAPE),
     ),
     spent("history"),
-    *shared_refusals("history", SHAPE, CONTROL),
+    *shared_refusals("history", SHAPE, CONTROL, OWN_CALL, OWN_CALL_AUTO),
     Rule(
         "history.control_empty",
         lambda facts: Seen.SILENT in (facts.ladder.seen(CONTROL), facts.ladder.seen(OWN_CONTROL)),
         Status.TURN_UNFINISHED,
         "The shape was refused, but its control brought no answer either: it proves nothing.",
         lambda _: "control_empty",
+    ),
+    Rule(
+        "history.control_cut",
+        lambda facts: Seen.CUT in (facts.ladder.seen(CONTROL), facts.ladder.seen(OWN_CONTROL)),
+        Status.TURN_UNFINISHED,
+        "The shape was refused, but our own token cap cut its control before any text: it proves nothing.",
+        lambda _: "control_cut",
     ),
     Rule(
         "history.refused_in_every_form",

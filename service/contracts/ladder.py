@@ -56,6 +56,10 @@ class Ladder:
         latest = max(n for n, e in enumerate(self.exchanges) if e.ask.rung == rung)
         return answered is not None and latest > answered
 
+    def answered(self, rung: str) -> bool:
+        """Whether a rung was answered with text or with a call."""
+        return self.seen(rung) in (Seen.CALL, Seen.LEAK) or self.has_text(rung)
+
     def has_text(self, rung: str) -> bool:
         """Whether a rung was answered with text in a stream that announced its end."""
         exchange = self.last(rung)

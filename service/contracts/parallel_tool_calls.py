@@ -81,6 +81,12 @@ def _calls(facts: LadderFacts) -> int:
     return len(exchange.reading.calls)
 
 
+def _cut(facts: LadderFacts) -> bool:
+    """Our own token cap ended the answer before a second whole call."""
+    reading = facts.deciding.reading if facts.deciding else None
+    return facts.seen is Seen.CUT or (_calls(facts) == 1 and reading is not None and reading.capped)
+
+
 def _last(*words: Seen) -> Callable[[LadderFacts], bool]:
     return lambda facts: facts.seen in words
 
@@ -96,7 +102,7 @@ RULES: tuple[Rule[LadderFacts], ...] = (
     ),
     Rule(
         "parallel_tool_calls.one_call",
-        lambda facts: _calls(facts) == 1,
+        lambda facts: _calls(facts) == 1 and not _cut(facts),
         Status.PARALLEL_CALLS_NOT_MADE,
         "Two calls were asked for and one came; the model may have chosen so.",
         no_reason,
@@ -109,9 +115,10 @@ RULES: tuple[Rule[LadderFacts], ...] = (
     ),
     Rule(
         "parallel_tool_calls.cut_by_our_cap",
-        _last(Seen.CUT),
+        _cut,
         Status.INCONCLUSIVE_NO_TOOL_CALL,
         "Our own token cap cut the answer before two whole calls.",
+        lambda _: "token_cap",
     ),
     Rule(
         "parallel_tool_calls.text_under_auto",
