@@ -159,6 +159,25 @@ class TestSync:
         spread = await world.value("SELECT stddev(extract(epoch FROM grid_at))::float FROM schedule")
         assert spread == pytest.approx(300 / 12**0.5, rel=0.2)  # of a uniform distribution over the interval
 
+    async def test_a_contract_that_is_asked_seldom_starts_within_its_routes_interval_and_keeps_its_own_grid(
+        self, world: World
+    ) -> None:
+        seldom = [cell(f"r{number}", contract="agent_turn", interval=12 * INTERVAL) for number in range(400)]
+        await world.sync(*(cell(one.route_id) for one in seldom), *seldom)
+        starts = "SELECT max(extract(epoch FROM {} - now()))::float FROM schedule JOIN cells ON id = cell_id "
+        of_seldom = starts + "WHERE contract = 'agent_turn'"
+        assert await world.value(of_seldom.format("next_due_at")) < INTERVAL.total_seconds()
+        assert await world.value(of_seldom.format("grid_at")) > 6 * INTERVAL.total_seconds()
+
+    async def test_a_contract_that_is_asked_seldom_is_soon_asked_when_it_is_added(self, world: World) -> None:
+        seldom = cell(contract="agent_turn", interval=12 * INTERVAL)
+        await world.sync(cell())
+        await world.ask()
+        await world.sync(cell(), seldom)
+        assert (
+        )
+        assert [claim.contract for claim in await world.store.claim(HERE, 9)] == ["agent_turn"]
+
     async def test_a_rename_loses_nothing(self, world: World) -> None:
         await world.sync(cell())
         result = await world.ask()
