@@ -187,6 +187,10 @@ class Schedule:
             self._metrics.probe_abandoned()
             log.error("a probe failed by our own fault", action="probe_failed", route=route.id, fault=str(fault))
             return  # its lease ends by itself: asking again at once would fail again at once
+        except asyncio.CancelledError:  # outside of a request; inside of one it is a verdict
+            self._metrics.probe_abandoned()
+            await self._give_back(claim)
+            raise
         verdict = probed.verdict
         self._metrics.probe_finished(route.provider, verdict)
         if self._prober.egress_up is not None:

@@ -111,7 +111,9 @@ class Transport:
         try:
             async with (
                 asyncio.timeout(route.deadline.total_seconds()) as deadline,
-                client.stream("POST", wire.url, content=wire.body, headers=headers, timeout=connecting) as response,
+                client.stream(
+                    "POST", wire.url, content=wire.body, headers=headers, auth=_auth(headers), timeout=connecting
+                ) as response,
             ):
                 watch.headers()
                 answer = Answer(dialect, route, ask, response.status_code, _plain(response.headers), datetime.now(UTC))
@@ -222,6 +224,11 @@ class _Watch:
             "first_token_s": self._first_delta,
             "duration_s": self._now(),
         }
+
+
+def _auth(headers: Mapping[str, str]) -> httpx.Auth | None:
+    """None lets a user and password in the URL be sent as Basic, but not over a credential of the route's own."""
+    return httpx.Auth() if "authorization" in headers else None
 
 
 def _plain(headers: httpx.Headers) -> Mapping[str, str]:

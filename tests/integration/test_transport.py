@@ -23,7 +23,7 @@ import pytest
 from service.answer import DRAIN_LIMIT
 from service.contracts.native_tools import TOOL
 from service.demo.scenario import Scenario
-from service.model import Body, Credentials, End, Exchange, Route, Secret, Status
+from service.model import Auth, Body, Credentials, End, Exchange, Route, Secret, Status
 from service.probe import Moment, Prober
 from service.seen import Seen, reason_of, refusal_of, see
 from service.transport import OWN_LAG_S, LoopLag, Transport
@@ -458,6 +458,16 @@ async def test_nothing_of_one_request_is_kept_for_the_next() -> None:
         heads = await heads_of("http://127.0.0.1:{port}/v1", transport, route_to(""), 3)
     assert len(heads) == 3
     assert not [head for head in heads if b"cookie" in head.lower()]
+
+
+@pytest.mark.parametrize(
+    ("auth", "wanted"), [(None, f"authorization: bearer {KEY}"), (Auth.NONE, "authorization: basic dXNlcjpwYXNz")]
+)
+async def test_a_user_in_the_url_takes_the_place_of_no_credential_of_the_route(auth: Auth | None, wanted: str) -> None:
+    async with Transport() as transport:
+        (head,) = await heads_of("http://user:pass@127.0.0.1:{port}/v1", transport, route_to("", auth=auth), 1)
+    lines = [line for line in head.decode().lower().split("\r\n") if line.startswith("authorization:")]
+    assert lines == [wanted.lower()]
 
 
 async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
