@@ -92,6 +92,7 @@ class MessagesReader(Reader):
         super().__init__(*args, **kwargs)
         self._started = False
         self._blocks: dict[int, _Block] = {}
+        self._message: list[_Block] = []  # two blocks can come under one index
         self._open: _Block | None = None
         self._stop_reason: str | None = None
         self._input_tokens: dict[str, int] = {}
@@ -175,7 +176,7 @@ class MessagesReader(Reader):
             self.mark_broken("foreign_dialect")
 
     def _wire(self) -> dict[str, Any]:
-        blocks = [block.wire() for block in self._blocks.values()]
+        blocks = [block.wire() for block in self._message]
         return {"role": "assistant", "content": [block for block in blocks if block.get("text") != ""]}
 
     # --- the message ---
@@ -228,11 +229,13 @@ class MessagesReader(Reader):
         known = self._blocks.get(slot)
         if known is not None and known.call and kind == "tool_use" and known.call.id == _id(content):
             return
-        if len(self._blocks) >= _MOST_BLOCKS or len(self.drafts) >= _MOST_BLOCKS:
+        if len(self._message) >= _MOST_BLOCKS:
             self.mark_broken("too_many_blocks")
             return
+        self.keep_value(content)
         call = self._begin(content) if kind == "tool_use" else None
         self._blocks[slot] = self._open = _Block(kind, call, content)
+        self._message.append(self._open)
         self.add_text(content.get("text"))
         self.add_reasoning(content.get("thinking"))
         if kind == "redacted_thinking":
@@ -240,7 +243,12 @@ class MessagesReader(Reader):
 
     def _begin(self, content: dict[str, Any]) -> _ToolUse:
         given = content.get("input")
-        call = _ToolUse(_id(content), "" if given in (None, "", {}) else json.dumps(given))
+        try:
+            opening = "" if given in (None, "", {}) else json.dumps(given)
+        except RecursionError:  # as deep as the parser goes, and a little deeper than the encoder does
+            opening = ""
+            self.mark_broken("data_not_json")
+        call = _ToolUse(_id(content), opening)
         call.add_name(_text(content.get("name")), self.declared)
         self.deltas += 1
         self.drafts.append(call)
@@ -254,7 +262,7 @@ class MessagesReader(Reader):
             return
         if block is None:
             self.quirks.add("block_start_missing")
-        elif self.keep(sum(len(value) for value in delta.values() if isinstance(value, str))):
+        elif self.keep(len(_text(delta.get("thinking"))) + len(_text(delta.get("signature")))):
             block.keep(delta)
         self.add_text(delta.get("text"))
         self.add_reasoning(delta.get("thinking"))
@@ -265,6 +273,7 @@ class MessagesReader(Reader):
         if piece is None or piece == "":
             return
         self.deltas += 1
+        self.keep(len(_text(piece)))
         if block is None:
             self.mark_broken("delta_without_start")
         elif block.call is not None:

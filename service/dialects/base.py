@@ -21,7 +21,7 @@ from service.refusal import read_stream_error
 from service.sse import Event
 
 _HEAD, _TAIL = 128 * 1024, 256 * 1024
-_MOST_KEPT = 1024 * 1024
+_MOST_KEPT = _HEAD + _TAIL  # of a longer text the middle is gone
 
 
 class Text:
@@ -158,6 +158,14 @@ class Reader(ABC):
         """Whether this much more may be kept for a replay; once it is too much, nothing is replayed."""
         self._kept_size += size
         return self._kept_size <= _MOST_KEPT
+
+    def keep_value(self, value: Any) -> bool:
+        """The same for a value of JSON. One that is nested as deep as the parser goes could not be sent back."""
+        try:
+            size = len(value) if isinstance(value, str) else len(json.dumps([[[[value]]]]))
+        except RecursionError:
+            size = _MOST_KEPT + 1
+        return self.keep(size)
 
     def replay(self) -> Replay | None:
         """The assistant's message as it came, for an answer whose calls are whole; None when it is too long."""

@@ -164,8 +164,9 @@ class GeminiReader(Reader):
         calls = len(self.drafts)
         self._read_part(part)
         began = self.drafts[-1] if len(self.drafts) > calls else None
-        wanted = began is not None or (part.get("text") != "" and "functionCall" not in part)
-        if wanted and self.keep(len(part["text"]) if isinstance(part.get("text"), str) else 1000):
+        # An empty text may be there to carry a signature.
+        wanted = began is not None or ("functionCall" not in part and (part.get("text") != "" or _signed(part)))
+        if wanted and self.keep_value(part):
             pieces = part.get("functionCall") or {}
             self._parts.append((part, began if "willContinue" in pieces or "partialArgs" in pieces else None))
 
@@ -344,6 +345,10 @@ def _is_foreign(chunk: Mapping[str, Any]) -> bool:
         or (isinstance(kind, str) and kind.startswith(_FOREIGN_TYPES))
         or (isinstance(inner, dict) and "candidates" in inner)
     )
+
+
+def _signed(part: Mapping[str, Any]) -> bool:
+    return bool(part.get("thoughtSignature") or part.get("thought_signature"))
 
 
 def _word(reason: Any) -> str:

@@ -33,8 +33,9 @@ _FILTERS = frozenset({"content_filter", "sensitive", "safety", "prohibited_conte
 _CAPPED = frozenset({"length", "max_tokens"})
 _REASONING = ("reasoning_content", "reasoning")
 # Fields of a message and of its calls that go back with a replay, under their own names.
-_REPLAYED = re.compile(r"reasoning|thinking|thought|signature|extra_content")
-_GROWING = frozenset({"text", "summary", "data"})
+_REPLAYED = re.compile(r"reasoning|thinking|thought|signature|extra_content|provider_specific_fields")
+_GROWING = frozenset({"text", "thinking", "summary", "data"})
+_GROWING_TYPES = frozenset({"text", "thinking"})
 _FOREIGN_TYPES = ("response.", "message_", "content_block_")
 
 
@@ -51,6 +52,7 @@ class ChatReader(Reader):
         self._open: Draft | None = None
         self._finish: str | None = None
         self._kept: dict[str, list[Any]] = {}
+        self._contents: list[str | dict[str, Any]] = []
 
     def _read(self, event: Event, data: str) -> None:
         if data == "[DONE]":
@@ -137,7 +139,7 @@ class ChatReader(Reader):
             self.add_reasoning(delta.get(name))
         self.add_text(delta.get("refusal"))
         for name, value in delta.items():
-            if value and _REPLAYED.search(name) and self.keep(len(value) if isinstance(value, str) else 1000):
+            if value and _REPLAYED.search(name) and self.keep_value(value):
                 self._kept.setdefault(name, []).append(value)
         legacy = delta.get("function_call")
         if isinstance(legacy, dict) and (legacy.get("name") or legacy.get("arguments")):
@@ -154,15 +156,17 @@ class ChatReader(Reader):
 
     def _content(self, content: Any) -> None:
         """A text, or the parts that some reasoning models' servers send in its place."""
-        if not isinstance(content, list):
-            self.add_text(content)
-            return
-        for part in content:
+        for part in content if isinstance(content, list) else [content]:
             if isinstance(part, dict):
                 self.add_text(part.get("text"))
                 thinking = part.get("thinking")
                 for thought in thinking if isinstance(thinking, list) else [thinking]:
                     self.add_reasoning(thought.get("text") if isinstance(thought, dict) else thought)
+                if self.keep_value(part):
+                    self._contents.append(part)
+            elif isinstance(part, str) and part:
+                self.add_text(part)
+                self._contents.append(part)
 
     def _fragment(self, position: int, fragment: dict[str, Any]) -> None:
         function = fragment.get("function")
@@ -180,12 +184,15 @@ class ChatReader(Reader):
             if quirk:
                 self.quirks.add(quirk)
         draft.add_arguments(function.get("arguments"))
-        draft.extra.update({key: value for key, value in fragment.items() if value and _REPLAYED.search(key)})
+        self.keep_value(function.get("arguments"))
+        for key, value in fragment.items():
+            if value and _REPLAYED.search(key) and self.keep_value(value):
+                draft.extra[key] = value
 
     def _wire(self) -> dict[str, Any]:
         return {
             "role": "assistant",
-            "content": str(self.text) or None,
+            "content": _as_content(self._contents),
             **{name: _joined(pieces) for name, pieces in self._kept.items()},
             "tool_calls": [
                 {
@@ -323,8 +330,16 @@ def _message(message: Message) -> dict[str, Any]:
     return shown
 
 
+def _as_content(pieces: list[str | dict[str, Any]]) -> Any:
+    """A message's content as it came: one text, or parts."""
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    if len(texts) == len(pieces):
+        return "".join(texts) or None
+    return _joined([[{"type": "text", "text": piece} if isinstance(piece, str) else piece] for piece in pieces])
+
+
 def _joined(pieces: list[Any]) -> Any:
-    """A field of reasoning that came in pieces: texts are joined; entries of lists are, by index and type."""
+    """A field that came in pieces: texts are joined; entries of lists are, by index and type."""
     if all(isinstance(piece, str) for piece in pieces):
         return "".join(pieces)
     if not all(isinstance(piece, list) for piece in pieces):
@@ -342,18 +357,19 @@ def _grow(entry: dict[str, Any], piece: dict[str, Any]) -> None:
     for key, value in piece.items():
         if key in _GROWING and isinstance(entry.get(key), str) and isinstance(value, str):
             entry[key] += value
+        elif key in _GROWING and isinstance(entry.get(key), list) and isinstance(value, list):
+            entry[key] = _joined([entry[key], value])
         elif value is not None:
             entry[key] = value
 
 
 def _continues(entry: Any, piece: Any) -> bool:
-    keys = ("type", "index", "id")
-    return (
-        isinstance(entry, dict)
-        and isinstance(piece, dict)
-        and piece.get("index") is not None
-        and all(piece.get(key) in (None, entry.get(key)) for key in keys)
-    )
+    """By the same index; without one, a text or a thought goes on until it is signed."""
+    if not isinstance(entry, dict) or not isinstance(piece, dict):
+        return False
+    if piece.get("index") is None and (piece.get("type") not in _GROWING_TYPES or entry.get("signature")):
+        return False
+    return all(piece.get(key) in (None, entry.get(key)) for key in ("type", "index", "id"))
 
 
 def _declare(tool: Tool) -> dict[str, Any]:

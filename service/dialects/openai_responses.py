@@ -142,9 +142,10 @@ class ResponsesReader(Reader):
 
     def _wire(self) -> list[dict[str, Any]]:
         """The items as they came; calls whose item never came whole are put together."""
-        known = {_ids(item)[0] for item in self._items}
+        items = [item for item in self._items if item.get("type") != "function_call" or _ids(item)[0]]
+        known = {_ids(item)[0] for item in items}
         return [
-            *self._items,
+            *items,
             *(
                 {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
                 for call in self._calls
@@ -195,7 +196,7 @@ class ResponsesReader(Reader):
             return
         output = response.get("output")
         if not self._items and isinstance(output, list):
-            self._items = [item for item in output if isinstance(item, dict)]
+            self._items = [item for item in output if isinstance(item, dict) and self.keep_value(item)]
         self._final([item for item in output if isinstance(item, dict)] if isinstance(output, list) else [])
         details = response.get("incomplete_details")
         reason = _text(details.get("reason")).lower() if isinstance(details, dict) else ""
@@ -210,7 +211,7 @@ class ResponsesReader(Reader):
         item, added = chunk.get("item"), kind.endswith(".added")
         if not isinstance(item, dict):
             return
-        if not added and self.keep(len(json.dumps(item))):
+        if not added and self.keep_value(item):
             self._items.append(item)
         if item.get("type") != "function_call":
             self._whole_message(item)
