@@ -174,8 +174,6 @@ class TestSync:
         await world.sync(cell())
         await world.ask()
         await world.sync(cell(), seldom)
-        assert (
-        )
         assert [claim.contract for claim in await world.store.claim(HERE, 9)] == ["agent_turn"]
 
     async def test_a_rename_loses_nothing(self, world: World) -> None:
