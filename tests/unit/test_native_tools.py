@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,12 @@ from service.contracts.native_tools import RULES, NativeTools
 from service.model import Exchange, Outcome, Refused, Route, Status, TokenCap
 from service.rules import Circumstances
 from tests.exchanges import (
+    ANSWERS,
+    R4,
+    R5,
+    R503,
     ROUTE,
+    Script,
     bad_call,
     broken,
     call,
@@ -29,32 +32,16 @@ from tests.exchanges import (
     silent,
     text,
     timed_out,
-    to,
 )
+from tests.exchanges import climb as climb_any
 
 CONTRACT = NativeTools()
-Script = dict[str, Sequence[Exchange] | Exchange]
 
 
 def climb(script: Script, route: Route = ROUTE) -> list[Exchange]:
-    """Answer each ask from the script: by rung, `rung/no_options` and `rung/max_completion_tokens` when there is one; the
-    last answer of a row repeats."""
-    exchanges: list[Exchange] = []
-    used: dict[str, int] = {}
-    while (ask := CONTRACT.next_ask(route, "bcdfgh", exchanges)) is not None:
-        keys = [f"{ask.rung}/no_options"] * (not ask.include_usage) + [
-            f"{ask.rung}/{ask.tokens_field or 'max_tokens'}",
-            ask.rung,
-        ]
-        key = next(key for key in keys if key in script)
-        row = script[key]
-        answers = [row] if isinstance(row, Exchange) else list(row)
-        exchanges.append(to(ask, answers[min(used.get(key, 0), len(answers) - 1)]))
-        used[key] = used.get(key, 0) + 1
-    return exchanges
+    return climb_any(CONTRACT, script, route)
 
 
-R4, R5, R503 = refused(400), refused(500), refused(503, hint=Refused.OVERLOAD)
 FLAGGED = replace(ROUTE, parallel_tool_calls=False)
 COMPLETION_TOKENS = replace(ROUTE, token_cap=TokenCap("max_completion_tokens"))
 OPTIONS = refused(400, names_stream_options=True)
@@ -204,25 +191,6 @@ def test_circumstances(
 ) -> None:
     conclusion, _ = CONTRACT.conclude(ROUTE, exchanges, circumstances)
     assert (conclusion.status, conclusion.reason, conclusion.rule_id) == (status, reason, rule)
-
-
-def test_rule_ids_are_unique_and_none_is_lost() -> None:
-    ids = [rule.id for rule in RULES]
-    assert len(ids) == len(set(ids))
-    known = (Path(__file__).parent / "rule_ids.txt").read_text(encoding="utf-8").split()
-    assert set(known) == set(ids), "rule ids are permanent: add new ones to rule_ids.txt, never take one away"
-
-
-def test_the_last_rule_matches_anything() -> None:
-    conclusion, _ = CONTRACT.conclude(ROUTE, [R4], Circumstances())
-    assert conclusion.rule_id == RULES[-1].id
-    assert all(rule.because.endswith(".") for rule in RULES)
-
-
-ANSWERS: list[Callable[[], Exchange]] = [
-    call, bad_call, text, silent, leak, cut, early_end, broken, filtered, declared_malformed, late_error,
-    lambda: R4, lambda: R5, lambda: R503, lambda: refused(401, Refused.CREDENTIAL), no_answer, timed_out, html, json_body,
-]  # fmt: skip
 
 
 def test_nothing_is_proven_without_a_whole_call() -> None:
