@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 HISTORY_LIMIT = 50
 REFRESH_S = 15
 READ = ["GET", "HEAD"]
+_FOR_MACHINES = frozenset({"/metrics", "/livez", "/readyz"})
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; "
@@ -147,7 +148,8 @@ def _overview(page: _Pages, view: views.View) -> HTMLResponse:
 class _Guard:
     """Refuses a Host that isn't ours, and puts the security headers on every answer.
 
-    A page elsewhere can point a name of its own at this address; without the check a browser would let it read.
+    A page elsewhere can point a name of its own at this address; without the check a browser would let it read. An
+    address can't be pointed elsewhere, so that health checks and scrapes may use any (a pod's own, say).
     """
 
     def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
@@ -167,7 +169,8 @@ class _Guard:
             await send(message)
 
         host = Headers(scope=scope).get("host")
-        app = self._app if host and _is_ours(host, self._names) else _refusal(host)
+        ours = host and _is_ours(host, self._names, any_address=scope["path"] in _FOR_MACHINES)
+        app = self._app if ours else _refusal(host)
         await app(scope, receive, guarded)
 
 
@@ -185,16 +188,14 @@ def _own_names(external_url: str) -> frozenset[str]:
     return frozenset(name for name in ("localhost", urlsplit(external_url).hostname) if name)
 
 
-def _is_ours(host: str, names: frozenset[str]) -> bool:
+def _is_ours(host: str, names: frozenset[str], *, any_address: bool) -> bool:
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:  # an unclosed bracket
         return False
-    return name in names or _is_loopback(name)
-
-
-def _is_loopback(name: str) -> bool:
+    if name in names:
+        return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        return ipaddress.ip_address(name).is_loopback or any_address
     except ValueError:
         return False

@@ -18,6 +18,7 @@ from service.derive import CellState, ContractState, Freshness, RouteState, Show
 from service.model import CellRow, Outcome, Rung, Standing, StoredVerdict
 from service.quirks import explain
 from service.remedies import first_step, in_words, remedy
+from service.web import about
 
 STATE_WORDS: Mapping[Shown, str] = {
     Shown.PROVEN: "Works",
@@ -29,6 +30,8 @@ STATE_WORDS: Mapping[Shown, str] = {
 }
 BROKEN = frozenset({Shown.VIOLATED, Shown.BLOCKED, Shown.UNAVAILABLE})
 NOTHING = "Nothing to do."
+ABSENT = "absent"
+"""The kind of a mark where the dialect hasn't what the contract is about: nothing is asked and nothing is missing."""
 
 
 class View(metrics.View, Protocol):
@@ -74,11 +77,12 @@ class Mark:
     stale: bool
     words: str
     notes: tuple[str, ...]
-    required: bool
 
 
 @dataclass(frozen=True)
 class RouteLine:
+    """One route; `marks` are its required contracts."""
+
     id: str
     name: str
     model: str
@@ -104,6 +108,23 @@ class Headline:
 
 
 @dataclass(frozen=True)
+class MatrixLine:
+    """What one route takes, contract by contract; None where it isn't asked."""
+
+    id: str
+    name: str
+    cells: tuple[Mark | None, ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Routes by the contracts that are informational for any of them."""
+
+    contracts: tuple[str, ...]
+    lines: tuple[MatrixLine, ...]
+
+
+@dataclass(frozen=True)
 class Overview:
     """`kind` is the worst state of any route, for the headline's colour."""
 
@@ -112,6 +133,7 @@ class Overview:
     title: str
     kind: str
     groups: tuple[tuple[str, tuple[RouteLine, ...]], ...]
+    matrix: Matrix
 
 
 @dataclass(frozen=True)
@@ -123,23 +145,33 @@ class Ladder:
 
 @dataclass(frozen=True)
 class CellPanel:
-    """One contract from one location, with all that is known of it. `undecided` is a newer unproven verdict."""
+    """One contract from one location, with all that is known of it. `undecided` is a newer unproven verdict.
+
+    `claim` and `more` say what is asked, once for each contract; `use` says whether it is required and how often it
+    is asked. `example` is a history that the route takes in place of one that it refused. `open` says that the evidence
+    is shown at once.
+    """
 
     mark: Mark
     location: str
+    use: str
+    claim: str
+    more: tuple[str, ...]
+    example: str
     status: str | None
     outcome: str | None
     reason: str | None
     rule_id: str | None
     because: str | None
     since: Moment | None
-    remedy: str
+    remedy: str | None
     quirks: tuple[tuple[str, str], ...]
     detail: str
     undecided: str | None
     undecided_detail: str
     facts: tuple[tuple[str, str], ...]
     ladder: Ladder | None
+    open: bool
 
 
 @dataclass(frozen=True)
@@ -167,6 +199,7 @@ class RoutePage:
     words: str
     since: Moment | None
     remedy: str
+    marks: tuple[Mark, ...]
     panels: tuple[CellPanel, ...]
     history: tuple[VerdictLine, ...] | None
     places: bool
@@ -194,7 +227,22 @@ def overview(view: View) -> Overview:
         groups=tuple(
             (provider, tuple(_line(s, view.now, view.snapshot.now) for s in group)) for provider, group in by_provider
         ),
+        matrix=matrix(states),
     )
+
+
+def matrix(states: Sequence[RouteState]) -> Matrix:
+    """What every route takes beyond what is required of it, by name: nothing here makes a route broken.
+
+    A contract that is informational for one route is shown for all that are asked it.
+    """
+    names = sorted({c.contract for s in states for c in s.contracts if not c.required}, key=about.place)
+    lines = []
+    for state in sorted(states, key=lambda s: (s.route.name, s.route.id)):
+        asked = {contract.contract: _capability(contract) for contract in state.contracts}
+        if any(not contract.required for contract in state.contracts):
+            lines.append(MatrixLine(state.route.id, state.route.name, tuple(asked.get(name) for name in names)))
+    return Matrix(tuple(names), tuple(lines))
 
 
 def route_page(
@@ -207,6 +255,7 @@ def route_page(
         return None
     (state,) = route_states(rows, view.now)
     lead = _lead(state)
+    contracts = sorted(state.contracts, key=lambda c: (not c.required, about.place(c.contract)))
     ladders: dict[tuple[str, str], StoredVerdict] = {}
     for stored in history or ():
         ladders.setdefault((stored.contract, stored.location), stored)
@@ -218,16 +267,17 @@ def route_page(
         stale=_stale(state),
         words=_route_words(state),
         since=_since(lead, view.now),
-        remedy=cell_remedy(lead, read_at),
+        remedy=_route_remedy(state, read_at),
+        marks=tuple(_mark(contract) for contract in contracts),
         panels=tuple(
             _panel(cell, contract, view.now, read_at, because, ladders.get((contract.contract, cell.row.cell.location)))
-            for contract in state.contracts
+            for contract in contracts
             for cell in contract.cells
         ),
         history=None if history is None else tuple(_verdict_line(stored, view.now) for stored in history),
         places=len({row.cell.location for row in rows}) > 1,
         facts=_route_facts(state, rows),
-        check=f"routeproof check {shlex.quote(state.route.id)}",
+        check=f"routeproof check -c routeproof.yaml --route {shlex.quote(state.route.id)} --explain",
     )
 
 
@@ -277,17 +327,28 @@ def cell_remedy(state: CellState, read_at: datetime) -> str:
     """
     row, standing, last = state.row, state.row.standing, state.row.last
     if state.shown is not Shown.UNKNOWN and standing is not None and standing.outcome is not Outcome.PROVEN:
-        return remedy(standing.status, standing.reason, standing.outcome)
+        return _remedy(standing, row)
     silent = last is not None and read_at - last.observed_at > row.cell.fresh_for
     overdue = row.next_due_at is not None and read_at - row.next_due_at > row.cell.interval
     if silent or (last is None and overdue):
         since = f"Its last verdict is {duration(read_at - last.observed_at)} old" if last else "It has never been asked"
         return f"Check that the prober in {row.cell.location} runs. {since}, and nothing newer came."
     if state.newer_unproven is not None and (state.shown is Shown.UNKNOWN or state.freshness is Freshness.STALE):
-        return remedy(state.newer_unproven.status, state.newer_unproven.reason, state.newer_unproven.outcome)
+        return _remedy(state.newer_unproven, row)
     if standing is not None and state.shown is not Shown.UNKNOWN:
-        return remedy(standing.status, standing.reason, standing.outcome)
+        return _remedy(standing, row)
     return "Wait for the next probe. Nothing newer is known."
+
+
+def _remedy(verdict: Standing, row: CellRow) -> str:
+    return remedy(verdict.status, verdict.reason, verdict.outcome, row.cell.contract)
+
+
+def _route_remedy(state: RouteState, read_at: datetime) -> str:
+    """What to do about a route: only what it requires may ask for something."""
+    if state.deciding is None:
+        return "List a contract in the route's required. Until then nothing decides its state."
+    return cell_remedy(_lead(state), read_at)
 
 
 # --- words ------------------------------------------------------------------------------------------------
@@ -329,11 +390,23 @@ def _cell_words(state: CellState) -> str:
     standing = state.row.standing
     if state.shown is not Shown.UNKNOWN and standing is not None:
         return in_words(standing.status) + (", stale" if state.freshness is Freshness.STALE else "")
+    if _absent(state):
+        return "Not in this dialect"
     if state.newer_unproven is not None:
         return f"Unknown: {_lower(in_words(state.newer_unproven.status))}"
     if state.freshness is Freshness.EXPIRED and standing is not None:
         return f"Unknown: {'proof' if standing.outcome is Outcome.PROVEN else 'verdict'} expired"
     return "Unknown: not asked yet"
+
+
+def _absent(state: CellState) -> bool:
+    """Whether the route's dialect hasn't what the contract is about."""
+    newer = state.newer_unproven
+    return state.shown is Shown.UNKNOWN and newer is not None and newer.reason == "not_in_dialect"
+
+
+def _kind(state: CellState) -> str:
+    return ABSENT if _absent(state) else state.shown.value
 
 
 def _lower(words: str) -> str:
@@ -400,22 +473,38 @@ def _mark(contract: ContractState) -> Mark:
         notes.append(f"newest probe: {_lower(in_words(lead.newer_unproven.status))}")
     if lead.shown is Shown.PROVEN and lead.row.standing is not None and lead.row.standing.quirks:
         notes.append(_count(len(lead.row.standing.quirks), "quirk", "quirks"))
-    if not contract.required:
-        notes.append("not required")
     return Mark(
         contract=contract.contract,
-        kind=contract.shown.value,
+        kind=ABSENT if _absent(lead) else contract.shown.value,
         stale=contract.stale,
         words=words,
         notes=tuple(notes),
-        required=contract.required,
     )
+
+
+def _capability(contract: ContractState) -> Mark:
+    """A cell of the matrix: one or two words, and the rest small."""
+    lead = _worst_cell(contract)
+    standing, newer = lead.row.standing, lead.newer_unproven
+    notes = ["stale"] if contract.stale else []
+    if contract.shown is Shown.UNKNOWN or standing is None:
+        words = "not in this dialect" if _absent(lead) else "unknown"
+        if newer is not None and not _absent(lead):
+            notes.append(_lower(in_words(newer.status)))
+        elif not _absent(lead):
+            notes.append("expired" if lead.freshness is Freshness.EXPIRED else "not asked yet")
+    else:
+        words = _CAPABILITY_WORDS.get(standing.status) or _lower(in_words(standing.status))
+        if contract.shown is Shown.IN_PART:
+            notes.append(f"in {_failing(contract)}")
+    kind = ABSENT if _absent(lead) else contract.shown.value
+    return Mark(contract.contract, kind, contract.stale, words, tuple(notes))
 
 
 def _line(state: RouteState, now: datetime, read_at: datetime) -> RouteLine:
     lead = _lead(state)
     standing = lead.row.standing
-    todo = cell_remedy(lead, read_at)
+    todo = _route_remedy(state, read_at)
     proven_at = _proven_at(state.deciding or state.contracts[0])
     return RouteLine(
         id=state.route.id,
@@ -424,12 +513,19 @@ def _line(state: RouteState, now: datetime, read_at: datetime) -> RouteLine:
         kind=state.shown.value,
         stale=_stale(state),
         words=STATE_WORDS[state.shown],
-        marks=tuple(_mark(contract) for contract in state.contracts),
+        marks=tuple(_mark(c) for c in sorted(state.contracts, key=lambda c: about.place(c.contract)) if c.required),
         since=_since(lead, now),
         proof=moment(proven_at, now) if proven_at else None,
         first_token=timing(standing.time_to_first_token_s) if standing and lead.shown is not Shown.UNKNOWN else None,
         step=None if todo == NOTHING else first_step(todo),
     )
+
+
+_CAPABILITY_WORDS: Mapping[str, str] = {
+    "history_accepted": "accepted",
+    "history_rejected": "refused",
+    "parallel_calls_supported": "accepted",
+}
 
 
 def _panel(
@@ -441,29 +537,36 @@ def _panel(
     stored: StoredVerdict | None,
 ) -> CellPanel:
     row, standing, newer = state.row, state.row.standing, state.newer_unproven
+    todo = cell_remedy(state, read_at)
+    told = about.paragraphs(contract.contract) if state is contract.cells[0] else ()
+    refused = standing is not None and standing.status == "history_rejected" and state.shown is not Shown.UNKNOWN
     return CellPanel(
         mark=Mark(
             contract=contract.contract,
-            kind=state.shown.value,
+            kind=_kind(state),
             stale=state.freshness is Freshness.STALE,
             words=_cell_words(state),
-            notes=() if contract.required else ("not required",),
-            required=contract.required,
+            notes=(),
         ),
         location=row.cell.location,
+        use=f"{'required' if contract.required else 'informational'}, asked every {duration(row.cell.interval)}",
+        claim=told[0] if told else "",
+        more=told[1:],
+        example=about.example(contract.contract) if refused else "",
         status=standing.status if standing else None,
         outcome=standing.outcome.value if standing else None,
         reason=standing.reason if standing else None,
         rule_id=standing.rule_id if standing else None,
         because=because.get(standing.rule_id) if standing else None,
         since=_since(state, now),
-        remedy=cell_remedy(state, read_at),
+        remedy=None if todo == NOTHING else todo,
         quirks=tuple((quirk, explain(quirk)) for quirk in standing.quirks) if standing else (),
         detail=standing.detail if standing else "",
-        undecided=_undecided(newer, now) if newer else None,
+        undecided=_undecided(newer, now) if newer and not _absent(state) else None,
         undecided_detail=newer.detail if newer else "",
         facts=_cell_facts(state, now),
         ladder=_ladder(stored, now) if stored and stored.rungs else None,
+        open=contract.required and state.shown is not Shown.PROVEN,
     )
 
 
@@ -477,7 +580,7 @@ def _undecided(newer: Standing, now: datetime) -> str:
 
 def _cell_facts(state: CellState, now: datetime) -> tuple[tuple[str, str], ...]:
     row, cell, standing = state.row, state.row.cell, state.row.standing
-    facts: list[tuple[str, str | None]] = [("Interval", duration(cell.interval))]
+    facts: list[tuple[str, str | None]] = [("Asked every", duration(cell.interval))]
     facts.append(("Fresh for, expires after", f"{duration(cell.fresh_for)}, {duration(cell.expires_after)}"))
     if standing is not None:
         observed = moment(standing.observed_at, now)

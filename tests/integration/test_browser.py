@@ -92,6 +92,63 @@ async def test_pages_fit_the_screen_and_break_no_rule_of_their_policy(
         assert complaints == []
 
 
+CAPABLE = View(
+    snapshot(
+        *(row(name, state=standing()) for name in ("strict", "tolerant")),
+        *(
+            row(name, contract=contract, required=False, state=state, last=last)
+            for name, state in (
+                ("strict", standing(Status.HISTORY_REJECTED, reason="http_400")),
+                ("tolerant", standing(Status.HISTORY_ACCEPTED)),
+            )
+            for contract, last in (
+                ("undeclared_tool_history", None),
+                ("displaced_tool_results", None),
+                ("tool_choice_none_history", None),
+            )
+        ),
+        row(
+            "strict",
+            contract="mixed_result_carrier",
+            required=False,
+            last=standing(Status.NOT_SENT, reason="not_in_dialect"),
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize("width", [320, 390, 700, 1280])
+async def test_the_matrix_is_read_by_roles_at_any_width_and_leads_to_the_contract(browser: Browser, width: int) -> None:
+    async with browsing(browser, width, view=CAPABLE) as (page, complaints):
+        await page.goto("/")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        table = page.get_by_role("table", name="Informational contracts by route")
+        strict = table.get_by_role("row", name="acme/strict")
+        assert await strict.get_by_role("rowheader").inner_text() == "acme/strict"
+        cells = [text.split() for text in await strict.get_by_role("cell").all_inner_texts()]
+        assert cells == [["refused"], ["refused"], ["refused"], ["not", "in", "this", "dialect"]]
+        whole = "e => e.scrollWidth <= e.clientWidth + 1"
+        for cell in await table.get_by_role("cell").all():
+            assert await cell.evaluate(whole)
+        await strict.get_by_role("link", name="refused").nth(1).click()
+        assert page.url.endswith("/routes/strict#displaced_tool_results")
+        assert await page.get_by_text("Hoist the results").is_visible()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        assert complaints == []
+
+
+async def test_what_a_reader_opened_stays_open_over_a_refresh_and_works_without_scripts(browser: Browser) -> None:
+    for script in (True, False):
+        async with browsing(browser, view=CAPABLE, script=script) as (page, _):
+            await page.goto("/routes/strict")
+            told = page.get_by_text("It happens when a user steers an agent")
+            assert not await told.is_visible()
+            await page.locator("#displaced_tool_results summary").first.click()
+            assert await told.is_visible()
+            await page.reload()
+            assert await told.is_visible() is script
+
+
 async def test_dark_and_light_differ(browser: Browser) -> None:
     colours = set()
     for scheme in ("light", "dark"):

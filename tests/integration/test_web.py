@@ -13,6 +13,8 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics import ProcessMetrics
+from service.model import Snapshot, Status
+from service.store import board as store_board
 from service.web.app import create_app
 from tests.samples import (
     BECAUSE,
@@ -58,7 +60,7 @@ async def get(path: str, served: FastAPI | None = None, *, method: str = "GET", 
 class Outline(HTMLParser):
     """The elements of a page, and a check that what is opened is closed."""
 
-    VOID = frozenset({"meta", "link", "path", "circle", "use", "br", "img"})
+    VOID = frozenset({"meta", "link", "path", "circle", "use", "br", "img", "wbr"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -98,7 +100,7 @@ async def test_a_route_page_shows_rule_reason_ladder_and_history() -> None:
         "tools, choice forced, max_tokens",
         "14 events, no announced end",
         "No tool call made",
-        "routeproof check qwen3-235b-a22b-instruct-2507",
+        "routeproof check -c routeproof.yaml --route qwen3-235b-a22b-instruct-2507 --explain",
     ):
         assert words in text
 
@@ -115,7 +117,7 @@ async def test_pages_are_well_formed_and_load_nothing_from_elsewhere(path: str) 
         assert "style" not in attributes
         assert not [name for name in attributes if name.startswith("on")]
     assert [tag for tag, _ in outline.tags].count("h1") == 1
-    assert [a.get("src") for tag, a in outline.tags if tag == "script"] == ["/static/old.js"]
+    assert [a.get("src") for tag, a in outline.tags if tag == "script"] == ["/static/old.js", "/static/details.js"]
 
 
 async def test_what_providers_and_configuration_say_is_escaped_everywhere() -> None:
@@ -181,6 +183,43 @@ async def test_health() -> None:
     assert (await get("/readyz", app(View(snapshot(), database_up=False)))).status_code == 503
 
 
+async def test_not_ready_before_the_first_read_of_the_database_and_ready_after_it() -> None:
+    class Store:
+        snapshots: Snapshot | Exception = OSError("not yet")
+
+        async def snapshot(self) -> Snapshot:
+            if isinstance(self.snapshots, Exception):
+                raise self.snapshots
+            return self.snapshots
+
+    store, clock = Store(), [0.0]
+    board = store_board.Board(store, monotonic=lambda: clock[0])
+    served = create_app(
+        board, History(), ProcessMetrics("default", "0"), external_url="http://x", because={}, faults=list
+    )
+    assert (await get("/readyz", served)).status_code == 503
+    assert "no data has been read yet" in (await get("/", served)).text.replace("&#39;", "'")
+    clock[0], store.snapshots = 2.0, MIXED
+    assert (await get("/readyz", served)).status_code == 200
+    clock[0], store.snapshots = 4.0, OSError("gone")
+    assert (await get("/readyz", served)).status_code == 200
+
+
+async def test_the_matrix_is_a_real_table_whose_cells_lead_to_the_route() -> None:
+    refused = row("alpha", contract="displaced_tool_results", required=False, state=standing(Status.HISTORY_REJECTED))
+    served = app(View(snapshot(row(state=standing()), refused)))
+    text = (await get("/", served)).text
+    outline = Outline(text)
+    tables = [a for tag, a in outline.tags if tag == "table"]
+    assert [(a["class"], a["role"]) for a in tables] == [("cards routes", "table"), ("cards matrix", "table")]
+    assert [a["href"] for tag, a in outline.tags if tag == "a"][-1] == "/routes/alpha#displaced_tool_results"
+    page = (await get("/routes/alpha", served)).text
+    assert 'id="displaced_tool_results"' in page
+    assert "Hoist the results: every result right behind its calls." in page
+    assert "&#34;tool_call_id&#34;: &#34;c2&#34;" in page
+    assert '<table class="cards matrix"' not in (await get("/")).text
+
+
 async def test_metrics_are_plain_or_gzipped_as_asked() -> None:
     answer = await get("/metrics", **{"accept-encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"
@@ -207,18 +246,29 @@ async def test_metrics_are_plain_or_gzipped_as_asked() -> None:
         ("localhost.evil.example", 421),
         ("127.0.0.1.evil.example", 421),
         ("evil.example@localhost.evil.example", 421),
-        ("10.0.0.7:8080", 421),
-        ("0.0.0.0", 421),
         ("[::1", 421),
         ("", 400),
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/metrics"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/livez", "/readyz"])
 async def test_only_our_own_host_names_are_answered(path: str, host: str, status: int) -> None:
     answer = await get(path, host=host)
     assert answer.status_code == status
     if status == 421:
         assert "set service.external_url" in answer.text
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7:8080", "192.0.2.1", "[2001:db8::7]:8080", "0.0.0.0"])
+async def test_health_checks_and_scrapes_may_use_any_address_and_readers_may_not(host: str) -> None:
+    for path in ("/metrics", "/livez", "/readyz"):
+        assert (await get(path, host=host)).status_code == 200
+    for path in ("/", QWEN, "/static/style.css", "/metrics/", "/nowhere"):
+        assert (await get(path, host=host)).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7.evil.example", "10.0.0", "0x7f000001", "10.0.0.7@evil.example"])
+async def test_what_only_looks_like_an_address_is_none(host: str) -> None:
+    assert (await get("/metrics", host=host)).status_code == 421
 
 
 @pytest.mark.parametrize(

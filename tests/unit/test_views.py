@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from service.contracts import CONTRACTS
 from service.derive import derive
-from service.model import CellRow, Outcome, Status
-from service.web import views
+from service.model import CellRow, Outcome, Standing, Status
+from service.web import about, views
 from tests.samples import (
     BECAUSE,
     CUT,
@@ -129,10 +130,101 @@ def test_a_newer_undecided_probe_is_shown_beside_the_standing_verdict() -> None:
     assert mark.notes == ("newest probe: own network down",)
 
 
-def test_a_contract_that_is_not_required_says_so_and_leaves_the_route_alone() -> None:
-    shown = line(row(state=WORKS), row(state=DOWN, contract="parallel_tool_calls", required=False))
-    assert shown.words == "Works"
-    assert shown.marks[1].notes == ("not required",)
+def test_required_contracts_are_marks_in_one_order_on_every_row() -> None:
+    turn, tools = row(state=CUT, contract="agent_turn"), row(state=WORKS)
+    assert [mark.contract for mark in line(turn, tools).marks] == ["native_tools", "agent_turn"]
+
+
+REFUSED = standing(Status.HISTORY_REJECTED, reason="http_400")
+ACCEPTED = standing(Status.HISTORY_ACCEPTED)
+ABSENT = standing(Status.NOT_SENT, reason="not_in_dialect")
+
+
+def informational(state: Standing | None = None, contract: str = "displaced_tool_results", **more: object) -> CellRow:
+    return row(state=state, contract=contract, required=False, **more)  # type: ignore[arg-type]
+
+
+def test_a_contract_that_is_not_required_never_makes_a_route_broken() -> None:
+    for state in (REFUSED, DOWN, CUT, standing(Status.ENDPOINT_AUTH_FAILED), None):
+        shown = page(row(state=WORKS), informational(state))
+        ((_, (route_line,)),) = shown.groups
+        assert (route_line.words, route_line.kind, route_line.step) == ("Works", "proven", None)
+        assert [mark.contract for mark in route_line.marks] == ["native_tools"]
+        assert str(shown.headline) == "1 of 1 route can carry a turn."
+        assert (shown.title, shown.kind) == ("Routes", "proven")
+
+
+def test_a_route_that_requires_nothing_asks_for_a_contract_and_not_for_more() -> None:
+    shown = line(informational(REFUSED))
+    assert (shown.kind, shown.marks) == ("unknown", ())
+    assert shown.step == "List a contract in the route's required."
+    only = route("alpha", View(snapshot(informational(REFUSED))))
+    assert only.words == "Unknown: no contract is required of it"
+    assert only.remedy.startswith("List a contract in the route's required.")
+
+
+def matrix(*rows: CellRow) -> list[tuple[str, str, bool, tuple[str, ...]]]:
+    ((mark,),) = [shown.cells for shown in page(row(state=WORKS), *rows).matrix.lines]
+    assert mark is not None
+    return [(mark.kind, mark.words, mark.stale, mark.notes)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "words", "stale", "notes"),
+    [
+        (informational(ACCEPTED), "proven", "accepted", False, ()),
+        (informational(REFUSED), "violated", "refused", False, ()),
+        (informational(standing(Status.HISTORY_ACCEPTED, 16 * MINUTE)), "proven", "accepted", True, ("stale",)),
+        (informational(standing(Status.HISTORY_REJECTED, 16 * MINUTE)), "violated", "refused", True, ("stale",)),
+        (informational(standing(Status.HISTORY_ACCEPTED, 31 * MINUTE)), "unknown", "unknown", False, ("expired",)),
+        (informational(), "unknown", "unknown", False, ("not asked yet",)),
+        (informational(last=ABSENT), "absent", "not in this dialect", False, ()),
+        (informational(last=NOT_SENT), "unknown", "unknown", False, ("not asked",)),
+        (informational(standing(Status.RATE_LIMITED)), "blocked", "rate limited", False, ()),
+        (informational(DOWN), "unavailable", "unreachable", False, ()),
+        (
+            informational(last=standing(Status.PARALLEL_CALLS_NOT_MADE), contract="parallel_tool_calls"),
+            "unknown",
+            "unknown",
+            False,
+            ("one call instead of two",),
+        ),
+        (
+            informational(standing(Status.PARALLEL_CALLS_SUPPORTED), contract="parallel_tool_calls"),
+            "proven",
+            "accepted",
+            False,
+            (),
+        ),
+    ],
+)
+def test_a_cell_of_the_matrix_says_what_the_route_takes(
+    cell: CellRow, kind: str, words: str, stale: bool, notes: tuple[str, ...]
+) -> None:
+    assert matrix(cell) == [(kind, words, stale, notes)]
+
+
+def test_a_capability_that_differs_between_places_names_them() -> None:
+    eu, us = informational(ACCEPTED, location="eu"), informational(REFUSED, location="us")
+    assert matrix(eu, us) == [("in_part", "refused", False, ("in us",))]
+
+
+def test_the_matrix_holds_informational_contracts_only_of_the_routes_that_have_them() -> None:
+    shown = page(
+        row("plain", state=WORKS),
+        row("b", state=WORKS),
+        row("b", state=ACCEPTED, contract="orphaned_tool_results", required=False),
+        row("a", state=WORKS),
+        row("a", state=ACCEPTED, contract="contract_of_tomorrow", required=False),
+        row("a", state=REFUSED, contract="undeclared_tool_history", required=False),
+        row("a", state=REFUSED, contract="orphaned_tool_results"),
+    ).matrix
+    assert shown.contracts == ("undeclared_tool_history", "orphaned_tool_results", "contract_of_tomorrow")
+    assert [(each.name, [mark and mark.words for mark in each.cells]) for each in shown.lines] == [
+        ("acme/a", ["refused", "refused", "accepted"]),
+        ("acme/b", [None, "accepted", None]),
+    ]
+    assert page(row(state=WORKS)).matrix == views.Matrix((), ())
 
 
 @pytest.mark.parametrize(
@@ -242,7 +334,7 @@ def test_a_route_page_says_what_is_broken_since_when_and_what_to_do() -> None:
     assert shown.since is not None
     assert shown.since.clock == "03:08:07 UTC"
     assert shown.remedy.startswith("Fail over, and check time limits")
-    assert shown.check == f"routeproof check {QWEN}"
+    assert shown.check == f"routeproof check -c routeproof.yaml --route {QWEN} --explain"
     (panel,) = shown.panels
     assert (panel.status, panel.outcome, panel.reason) == ("stream_early_eof", "violated", "closed_after_event")
     assert (panel.rule_id, panel.because) == ("stream.early_eof", BECAUSE["stream.early_eof"])
@@ -287,6 +379,7 @@ def test_recent_verdicts_keep_their_outcome_even_when_unproven() -> None:
 def test_an_undecided_probe_of_a_route_is_told_with_its_reason() -> None:
     (panel,) = route("claude").panels
     assert panel.undecided == "The newest probe, 1 min ago, decides nothing: not asked (credential_missing)."
+    assert panel.remedy is not None
     assert panel.remedy.startswith("Set the key's variable or file for this route.")
     assert panel.status is None
 
@@ -303,3 +396,54 @@ def test_a_status_of_a_newer_version_is_shown_with_the_remedy_of_its_outcome() -
     shown = line(row(state=odd))
     assert shown.marks[0].words == "Word of tomorrow"
     assert views.cell_remedy(derive(row(state=odd), NOW), NOW).startswith("Change the route")
+
+
+def test_each_contract_says_what_it_asks_whether_it_counts_and_how_often() -> None:
+    shown = route("alpha", View(snapshot(row(state=WORKS), informational(REFUSED, location="default"))))
+    tools, displaced = shown.panels
+    assert [mark.contract for mark in shown.marks] == ["native_tools", "displaced_tool_results"]
+    assert (tools.use, displaced.use) == ("required, asked every 5 min", "informational, asked every 5 min")
+    assert displaced.claim == CONTRACTS["displaced_tool_results"].claim
+    assert displaced.more[0].startswith("It happens when a user steers an agent while a tool still runs.")
+    assert "\n" not in displaced.more[0]
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_every_contract_has_a_docstring_for_its_page(name: str) -> None:
+    claim, *more = about.paragraphs(name)
+    assert claim.endswith(".")
+    assert more
+
+
+def test_a_contract_that_this_version_does_not_know_has_nothing_to_say() -> None:
+    shown = route("alpha", View(snapshot(row(state=WORKS, contract="contract_of_tomorrow"))))
+    assert [(panel.claim, panel.more, panel.example) for panel in shown.panels] == [("", (), "")]
+
+
+def test_what_a_contract_asks_is_told_once_for_all_places() -> None:
+    assert [bool(panel.claim) for panel in route("mistral").panels] == [True, False]
+
+
+def test_a_refused_history_comes_with_what_to_send_in_its_place() -> None:
+    def panel(cell: CellRow) -> views.CellPanel:
+        return route("alpha", View(snapshot(row(state=WORKS), cell))).panels[1]
+
+    refused = panel(informational(REFUSED))
+    assert refused.remedy is not None
+    assert refused.remedy.startswith("Hoist the results")
+    assert refused.example == CONTRACTS["displaced_tool_results"].example
+    assert panel(informational(ACCEPTED)).example == ""
+    assert panel(informational(standing(Status.HISTORY_REJECTED, 31 * MINUTE))).example == ""
+    assert panel(informational(DOWN)).example == ""
+
+
+def test_a_contract_that_the_dialect_does_not_have_is_no_open_question() -> None:
+    shown = route("alpha", View(snapshot(row(state=WORKS), informational(last=ABSENT)))).panels[1]
+    assert (shown.mark.kind, shown.mark.words, shown.undecided) == ("absent", "Not in this dialect", None)
+
+
+def test_evidence_is_open_where_a_required_contract_is_not_proven() -> None:
+    shown = route(
+        "alpha", View(snapshot(row(state=CUT), row(state=WORKS, contract="agent_turn"), informational(REFUSED)))
+    )
+    assert [panel.open for panel in shown.panels] == [True, False, False]
