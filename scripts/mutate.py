@@ -18,16 +18,35 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "mutations.md"
-TESTS = (
-    ["tests/unit", "--ignore=tests/unit/test_config.py", "--ignore=tests/unit/test_predicates.py"],
-    ["tests/acceptance/test_corpus.py"],
-    ["tests/integration/test_transport.py"],
-)
+UNIT, CORPUS = "tests/unit/test_", "tests/acceptance/test_corpus.py"
+TESTS: Mapping[str, tuple[str, ...]] = {
+    "service/sse.py": (f"{UNIT}sse.py",),
+    "service/seen.py": (f"{UNIT}seen.py", f"{UNIT}native_tools.py"),
+    "service/rules.py": (f"{UNIT}rules.py", f"{UNIT}native_tools.py"),
+    "service/contracts/ladder.py": (f"{UNIT}native_tools.py", f"{UNIT}agent_turn.py"),
+    "service/contracts/native_tools.py": (f"{UNIT}native_tools.py",),
+    "service/contracts/agent_turn.py": (f"{UNIT}agent_turn.py",),
+    "service/contracts/history.py": (f"{UNIT}history.py",),
+    "service/refusal.py": (f"{UNIT}refusal.py",),
+    "service/refusal_codes.py": (f"{UNIT}refusal.py",),
+    "service/waits.py": (f"{UNIT}waits.py",),
+    "service/answer.py": (f"{UNIT}answer.py",),
+    "service/transport.py": ("tests/integration/test_transport.py",),
+    "service/dialects/base.py": (f"{UNIT}openai_chat.py", f"{UNIT}answer.py", f"{UNIT}fuzz.py"),
+    "service/dialects/openai_chat.py": (f"{UNIT}openai_chat.py",),
+    "service/dialects/calls.py": (f"{UNIT}calls.py",),
+    "service/dialects/leaks.py": (f"{UNIT}leaks.py",),
+    "service/redact.py": (f"{UNIT}redact.py",),
+    "service/redact_patterns.py": (f"{UNIT}redact.py",),
+    "service/probe.py": (),
+}
+"""The tests that hold a file; the corpus comes after them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +72,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     M("service/seen.py", "    if reading is None or reading.announced is None:\n        return Seen.EARLY_END\n    if reading.declared", "    if reading is None:\n        return Seen.EARLY_END\n    if reading.declared", "an end that wasn't announced no longer matters"),
     M("service/seen.py", "    if reading is not None and reading.error is not None:", "    if False and reading is not None and reading.error is not None:", "errors inside a stream are overlooked"),
     M("service/seen.py", "return Seen.OWN_CAP if exchange.flowing else Seen.TIMEOUT", "return Seen.TIMEOUT", "a deadline in mid-flow is called a timeout"),
-    M("service/seen.py", "if reading.filtered and not reading.calls:", "if False:", "a filter's end is overlooked"),
+    M("service/seen.py", "if reading.filtered and all(call.problem and call.cut for call in reading.calls):", "if False:", "a filter's end is overlooked"),
     M("service/seen.py", "return Seen.CUT if reading.capped and all(call.cut for call in problems) else Seen.BAD_CALL", "return Seen.BAD_CALL", "our own cap is blamed on the route"),
     M("service/seen.py", "        problems = [call for call in reading.calls if call.problem]\n        if not problems:", "        problems = [call for call in reading.calls if call.problem]\n        if len(problems) < len(reading.calls):", "one whole call hides a broken one"),
     # rules
@@ -62,15 +81,19 @@ MUTATIONS: tuple[Mutation, ...] = (
     M("service/rules.py", "lambda facts: facts.circumstances.egress_up is False and facts.seen in", "lambda facts: facts.circumstances.egress_up is True and facts.seen in", "our own network is blamed on the route"),
     M("service/rules.py", "    return lambda facts: facts.seen is word and not facts.control", "    return lambda facts: facts.seen is word", "a broken control is called a broken route"),
     # ladder
-    M("service/contracts/native_tools.py", "answered is not None and latest > answered", "True", "a 5xx counts without being seen again"),
-    M("service/contracts/native_tools.py", "            and control.reading.has_text\n", "            and (control.reading.has_text or True)\n", "an empty control proves"),
-    M("service/contracts/native_tools.py", "        if refusal is not None and refusal.kind is not None:\n            return _other_cap_field(last, refusal)", "        pass", "a settled refusal climbs on"),
-    M("service/contracts/native_tools.py", "return None if again else replace(last.ask, pause=True)", "return None", "a connection fault isn't asked again"),
+    M("service/contracts/ladder.py", "return answered is not None and latest > answered", "return True", "a 5xx counts without being seen again"),
+    M("service/contracts/ladder.py", "return bool(taken and exchange and exchange.reading and exchange.reading.has_text)", "return taken", "an answer without text counts as text"),
+    M("service/contracts/ladder.py", "            if refusal is not None and refusal.kind is not None:\n                return _other_cap_field(last, refusal)", "            pass", "a settled refusal climbs on"),
+    M("service/contracts/ladder.py", "return None if again else replace(last.ask, pause=True)", "return None", "a connection fault isn't asked again"),
+    M("service/contracts/ladder.py", "return all(refusal is not None and refusal.hint is hint for refusal in refusals)", "return any(refusal is not None and refusal.hint is hint for refusal in refusals)", "one rung's 503 speaks for all"),
     M("service/contracts/native_tools.py", "        tools=() if control else (TOOL,),", "        tools=(TOOL,),", "the control carries tools"),
     M("service/contracts/native_tools.py", "    max_requests = 5", "    max_requests = 9", "more than five requests a probe"),
     M("service/contracts/native_tools.py", '        "native_tools.auto_call",\n        lambda facts: facts.ladder.seen(FORCED) in NO_CALL and', '        "native_tools.auto_call",\n        lambda facts:', "a call under auto hides that forcing was refused"),
     M("service/contracts/native_tools.py", "refusal is not None and refusal.could_pass is could_pass and", "refusal is not None and not could_pass and", "a passing fault under auto is called a rejection"),
-    M("service/contracts/native_tools.py", "return all(refusal is not None and refusal.hint is hint for refusal in refusals)", "return any(refusal is not None and refusal.hint is hint for refusal in refusals)", "one rung's 503 speaks for all"),
+    M("service/contracts/agent_turn.py", "    *GATE,\n", "", "the common rules are missing from the turn's table"),
+    M("service/contracts/agent_turn.py", "        lambda facts: facts.ladder.has_text(REPLAY),", "        lambda facts: facts.ladder.seen(REPLAY) is not None,", "a turn without an answer is completed"),
+    M("service/contracts/agent_turn.py", "    return any(exchange.ask.rung != REPLAY and see(exchange) in ACCEPTED for exchange in between)", "    return True", "one server fault on the replay is a rejection"),
+    M("service/contracts/history.py", "    max_requests = 8", "    max_requests = 3", "a history probe stops after three requests"),
     # refusal reader
     M("service/refusal.py", "    if effective not in (401, 402):", "    if True:", "phrases overrule 401 and 402"),
     M("service/refusal.py", "        if effective != 404 and any(", "        if any(", "a 404 that names the model settles without a control"),
@@ -99,11 +122,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     M("service/dialects/base.py", "        self.error_after_delta = self.deltas > 0", "        self.error_after_delta = False", "a late error climbs like a refusal"),
     # calls and leaks
     M("service/dialects/calls.py", "elif any(name.startswith(self.name + fragment) for name in declared):", "elif True:", "names are appended blindly"),
-    M("service/dialects/calls.py", "arguments_problem(draft.fragments, tool) or (None if draft.id else", "arguments_problem(draft.fragments, tool) or (None if True else", "a call without an id passes"),
+    M("service/dialects/calls.py", "if problem is None and need_ids and not draft.id:", "if False:", "a call without an id passes"),
     M("service/dialects/calls.py", "        if isinstance(value[name], str) and has_call_markup(value[name]):", "        if False:", "markup inside a value passes"),
     M("service/dialects/calls.py", "    if any(name not in value for name in tool.properties):", "    if False:", "a missing argument passes"),
     M("service/dialects/leaks.py", "    (\"json\", _json),\n", "", "bare JSON calls are no leak"),
-    M("service/dialects/leaks.py", "        if match and _calls_something(", "        if False and _calls_something(", "special tokens are no leak"),
+    M("service/dialects/leaks.py", "        if any(_calls_something(rest, tools) for _, rest in _behind(pattern, text)):", "        if False:", "special tokens are no leak"),
     # redaction
     M("service/redact.py", "shown = _bound(replace(IDENTIFIERS, replace(SECRETS, self._without_own(text))), limit)", "shown = replace(IDENTIFIERS, replace(SECRETS, self._without_own(_bound(text, limit))))", "the bound comes before the redaction"),
     M("service/redact.py", "replace(SECRETS, self._without_own(text))", "replace(SECRETS, text)", "own secrets are searched for by the last check only"),
@@ -114,23 +137,11 @@ MUTATIONS: tuple[Mutation, ...] = (
 )  # fmt: skip
 
 
-def run_tests(tree: Path) -> str | None:
+def run_tests(tree: Path, tests: Iterable[str]) -> str | None:
     """The first test that fails on this tree, None when all pass."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    for tests in TESTS:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-n",
-            "2",
-            "--no-header",
-            "-p",
-            "no:cacheprovider",
-            *tests,
-        ]
+    for test in tests:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", test]
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=900)
         if done.returncode:
             failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
@@ -154,7 +165,7 @@ def try_one(tree: Path, mutation: Mutation) -> str | None:
         raise SystemExit(f"{mutation.file}: found {source.count(mutation.old)} times, not once: {mutation.old!r}")
     path.write_text(source.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        return run_tests(tree)
+        return run_tests(tree, (*TESTS[mutation.file], CORPUS))
     finally:
         path.write_text(source, encoding="utf-8")
 
@@ -173,7 +184,8 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_tree(Path(folder))
-        if unbroken := run_tests(tree):
+        every = dict.fromkeys(test for _, m in chosen for test in (*TESTS[m.file], CORPUS))
+        if unbroken := run_tests(tree, every):
             raise SystemExit(f"the tests fail without any mutation: {unbroken}")
         rows = []
         for number, mutation in chosen:
