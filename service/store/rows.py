@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -66,9 +66,10 @@ def standing_values(verdict: Verdict) -> dict[str, Any]:
     return values | {"ruleset": verdict.ruleset}
 
 
-def standing_of(values: Mapping[str, Any] | None) -> Standing | None:
-    if values is None:
+def standing_of(text: str | None) -> Standing | None:
+    if text is None:
         return None
+    values = json.loads(text)
     known = {name: values[name] for name in _STANDING}
     known["id"] = UUID(values["id"])
     known["observed_at"] = datetime.fromisoformat(values["observed_at"])
