@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from service.answer import Answer  # noqa: E402
-from service.contracts.native_tools import TOOL, NativeTools  # noqa: E402
+from service.contracts import CONTRACTS  # noqa: E402
+from service.contracts.native_tools import TOOL  # noqa: E402
 from service.demo.scenario import Scenario, Values  # noqa: E402
 from service.dialects import DIALECTS  # noqa: E402
 from service.model import Ask, End, Exchange, Outcome, Route, Secret  # noqa: E402
@@ -37,7 +38,8 @@ from service.rules import Circumstances  # noqa: E402
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SLOW_S = 2.0
-CONTRACT = NativeTools()
+# Their proofs rest on a whole call; those of the histories on an answer.
+OF_CALLS = frozenset({"native_tools", "agent_turn", "parallel_tool_calls"})
 VALUES = Values(tools=(TOOL.name,), model="m", key="sk-test-0123456789abcdef")
 STATUSES = (200, 200, 200, 200, 400, 401, 402, 403, 404, 405, 408, 413, 422, 429, 500, 502, 503, 529, 307, 204)
 TYPES = ("text/event-stream", "application/json", "text/html", "text/plain", "")
@@ -134,8 +136,14 @@ def naive_proof(body: bytes) -> bool:
     name = TOOL.name
     letters = sum(1 for n in range(len(name)) if name[n : n + 4] in text)
     value = re.search(r'"value"\s*:\s*"', whole) or re.search(r"\\u00", text)
-    end = "[DONE]" in text or re.search(r'"(?:finish_reason|stop_reason|finishReason|type)"\s*:\s*"[^"]', text)
-    return bool(letters and value and end)
+    return bool(letters and value and naive_end(body))
+
+
+def naive_end(body: bytes) -> bool:
+    """Whether some end is announced somewhere."""
+    text = body.decode("utf-8", "replace")
+    ends = r'"(?:finish_reason|stop_reason|finishReason|blockReason)"\s*:\s*"[^"]|message_stop|response\.(?:completed|incomplete)'
+    return "[DONE]" in text or bool(re.search(ends, text))
 
 
 def _fragments(text: str) -> Iterator[str]:
@@ -161,18 +169,20 @@ def fuzz_answers(dialect: str, dice: random.Random, tally: Tally, corpus: Sequen
     body = mutate(dice.choice(corpus), corpus, dice)
     status, kind, end = dice.choice(STATUSES), dice.choice(TYPES), dice.choice(ENDS)
     cuts = sorted(dice.randrange(len(body) + 1) for _ in range(dice.choice((0, 1, 3, 20))))
+    contract = CONTRACTS["native_tools" if dice.random() < 0.5 else dice.choice(list(CONTRACTS))]
     exchanges: list[Exchange] = []
-    while (ask := CONTRACT.next_ask(route, "bcdfgh", exchanges)) is not None:
+    while (ask := contract.next_ask(route, "bcdfgh", exchanges)) is not None:
         pieces = exchange(route, ask, body, status, kind, end, cuts)
         whole = exchange(route, ask, body, status, kind, end, [])
         if replace(pieces, bytes_read=0) != replace(whole, bytes_read=0) and not _only_the_tail_differs(pieces, whole):
             tally.failures.append(f"cuts change the facts: {dialect} {body!r} {cuts}")
         exchanges.append(pieces)
-    conclusion, _ = CONTRACT.conclude(route, exchanges, Circumstances())
+    conclusion, _ = contract.conclude(route, exchanges, Circumstances())
     tally.statuses[conclusion.status] += 1
-    if conclusion.status.outcome is Outcome.PROVEN and not naive_proof(body):
-        tally.failures.append(f"proven without a call: {dialect} {conclusion.rule_id} {body!r}")
-    if conclusion.rule_id.endswith(".undecided"):
+    proof = naive_proof(body) if contract.name in OF_CALLS else naive_end(body)
+    if conclusion.status.outcome is Outcome.PROVEN and not proof:
+        tally.failures.append(f"proven without a proof: {dialect} {conclusion.rule_id} {body!r}")
+    if conclusion.rule_id == "native_tools.undecided":
         tally.failures.append(f"undecided: {dialect} {status} {body!r}")
 
 

@@ -91,7 +91,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     M("service/contracts/native_tools.py", '        "native_tools.auto_call",\n        lambda facts: facts.ladder.seen(FORCED) in NO_CALL and', '        "native_tools.auto_call",\n        lambda facts:', "a call under auto hides that forcing was refused"),
     M("service/contracts/native_tools.py", "refusal is not None and refusal.could_pass is could_pass and", "refusal is not None and not could_pass and", "a passing fault under auto is called a rejection"),
     M("service/contracts/agent_turn.py", "    *GATE,\n", "", "the common rules are missing from the turn's table"),
-    M("service/contracts/agent_turn.py", "        lambda facts: facts.ladder.has_text(REPLAY),", "        lambda facts: facts.ladder.seen(REPLAY) is not None,", "a turn without an answer is completed"),
+    M("service/contracts/agent_turn.py", "facts.ladder.seen(AUTO) is Seen.CALL and facts.ladder.has_text(REPLAY)", "facts.ladder.seen(REPLAY) is not None", "a turn without an answer is completed"),
     M("service/contracts/agent_turn.py", "    return any(exchange.ask.rung != REPLAY and see(exchange) in ACCEPTED for exchange in between)", "    return True", "one server fault on the replay is a rejection"),
     M("service/contracts/history.py", "    max_requests = 8", "    max_requests = 3", "a history probe stops after three requests"),
     # refusal reader
