@@ -33,6 +33,9 @@ RETENTION = timedelta(days=30)
 """How long verdicts are kept one by one."""
 TRANSITIONS_KEPT = timedelta(days=400)
 STUCK_S = 60.0
+HOUSEKEEPING_LIMIT_S = 300.0
+GIVE_BACK_LIMIT_S = 5.0
+LAST_SAVE_LIMIT_S = 10.0
 _RETRY_S = 1.0
 _DISPATCH = "dispatch"
 
@@ -156,6 +159,11 @@ class Schedule:
             await self._store.release(claims)
             return LONGEST_SLEEP_S
         strangers = [claim for claim in claims if not self._is_ours(claim)]
+        for claim in claims:  # ours first: should the strangers' release fail, nobody else would probe them
+            if claim not in strangers:
+                task = asyncio.create_task(self._probe(claim, Moment(claim.claimed_at, since)))
+                self._running[task] = claim
+                task.add_done_callback(self._ended)
         if strangers:
             self._superseded = True
             log.error(
@@ -164,11 +172,6 @@ class Schedule:
                 location=self._location,
             )
             await self._store.release(strangers)
-        for claim in claims:
-            if claim not in strangers:
-                task = asyncio.create_task(self._probe(claim, Moment(claim.claimed_at, since)))
-                self._running[task] = claim
-                task.add_done_callback(self._ended)
         if len(claims) == free:
             return LONGEST_SLEEP_S  # the next probe to end wakes us
         seconds = await self._store.seconds_to_next_due(self._location)
@@ -215,7 +218,8 @@ class Schedule:
 
     async def _give_back(self, claim: Claim) -> None:
         try:
-            await self._store.release([claim])
+            async with asyncio.timeout(GIVE_BACK_LIMIT_S):
+                await self._store.release([claim])
         except DATABASE_ERRORS as error:  # the lease ends by itself
             log.warning("could not release a lease", action="release_failed", error=type(error).__name__)
 
@@ -241,10 +245,10 @@ class Schedule:
             for item in batch:
                 self._finished.put_nowait(item)
 
-    async def _save(self, batch: list[tuple[Claim, Verdict]]) -> bool:
+    async def _save(self, batch: list[tuple[Claim, Verdict]], limit_s: float = STUCK_S) -> bool:
         refused_before = self._store.refused
         try:
-            async with asyncio.timeout(STUCK_S):
+            async with asyncio.timeout(limit_s):
                 await self._store.save(batch)
         except DATABASE_ERRORS as error:
             self._metrics.database_error()
@@ -258,15 +262,16 @@ class Schedule:
         rest = []
         while not self._finished.empty():
             rest.append(self._finished.get_nowait())
-        if rest and not await self._save(rest):
+        if rest and not await self._save(rest, LAST_SAVE_LIMIT_S):
             log.error("verdicts are lost: the database is away", action="verdicts_lost", verdicts=len(rest))
 
     async def _housekeeping(self) -> None:
         """Make days ahead, drop what is past its time."""
         try:
-            await self._store.ensure_partitions()
-            dropped = await self._store.drop_partitions(RETENTION)
-            forgotten = await self._store.forget(TRANSITIONS_KEPT)
+            async with asyncio.timeout(HOUSEKEEPING_LIMIT_S):  # a run that hung would be the last one
+                await self._store.ensure_partitions()
+                dropped = await self._store.drop_partitions(RETENTION)
+                forgotten = await self._store.forget(TRANSITIONS_KEPT)
         except DATABASE_ERRORS as error:
             self._metrics.database_error()
             log.warning("housekeeping failed", action="housekeeping_failed", error=type(error).__name__)
