@@ -57,8 +57,8 @@ class Ladder:
         return answered is not None and latest > answered
 
     def answered(self, rung: str) -> bool:
-        """Whether a rung was answered with text or with a call."""
-        return self.seen(rung) in (Seen.CALL, Seen.LEAK) or self.has_text(rung)
+        """Whether a rung was answered with text or with a call, be it a broken one."""
+        return self.seen(rung) in (Seen.CALL, Seen.BAD_CALL, Seen.LEAK) or self.has_text(rung)
 
     def has_text(self, rung: str) -> bool:
         """Whether a rung was answered with text in a stream that announced its end."""

@@ -145,6 +145,7 @@ CASES: dict[str, tuple[Script, str, str | None, str, str]] = {
     "stream_options refused": ({"auto/no_options": called(), "auto": OPTIONS, "replay": text()}, "turn_completed", None, "aar", "agent_turn.completed"),
     "stream_options refused to the replay alone": ({"auto": called(), "replay/no_options": text(), "replay": OPTIONS}, "turn_completed", None, "arra", "agent_turn.completed"),
     "stream_options named in vain": ({"auto": called(), "replay": OPTIONS}, "history_rejected", "http_400", "arr", "agent_turn.replay_rejected"),
+    "stream_options named in vain by a fault": ({"auto": called(), "replay": refused(500, names_stream_options=True)}, "history_rejected", "http_500", "arrar", "agent_turn.replay_rejected"),
     "our requests are spent": ({"auto": [no_answer(), R5], "forced": [no_answer(), called()], "replay": [no_answer(), text()]}, "unreachable", "refused", "aaffr", "gate.unreachable"),
 }  # fmt: skip
 
