@@ -227,6 +227,7 @@ def test_every_rule_is_fired_by_a_case() -> None:
         (PLAIN, dict.fromkeys(OUTAGE, R503), 2, "probe_cap_reached", "history.spent"),
         (PLAIN, {**OWN, "own_shape": R5, "own_control": text()}, 5, "probe_cap_reached", "history.spent"),
         (FLATTENING, {**OUTAGE, "flattened": text()}, 5, "probe_cap_reached", "history.spent"),
+        (FLATTENING, {**OWN, "own_shape": R5, "flattened": text()}, 5, "probe_cap_reached", "history.spent"),
         (PLAIN, {"shape": text()}, 1, "history_accepted", "history.accepted"),
     ],
 )
@@ -318,6 +319,11 @@ def test_only_the_history_without_tools_declares_none() -> None:
         assert undeclared == ({"shape", "own_shape", "flattened"} if shape == FLATTENING else set())
         assert all(sent[rung].choice is Choice.NONE and sent[rung].parallel is None for rung in undeclared)
         assert all(ask.parallel is False for rung, ask in sent.items() if rung not in undeclared)
+
+
+def test_only_the_mixed_shape_needs_a_message_that_not_every_dialect_has() -> None:
+    mixed = {(shape, rung) for shape in SHAPES for rung, ask in asks(shape, EVERYTHING).items() if ask.mixed}
+    assert mixed == {("mixed_result_carrier", "shape"), ("mixed_result_carrier", "own_shape")}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
