@@ -561,13 +561,21 @@ def _panel(
         since=_since(state, now),
         remedy=None if todo == NOTHING else todo,
         quirks=tuple((quirk, explain(quirk)) for quirk in standing.quirks) if standing else (),
-        detail=standing.detail if standing else "",
+        detail=_detail(standing, stored) if standing else "",
         undecided=_undecided(newer, now) if newer and not _absent(state) else None,
         undecided_detail=newer.detail if newer else "",
         facts=_cell_facts(state, now),
         ladder=_ladder(stored, now) if stored and stored.rungs else None,
         open=contract.required and state.shown is not Shown.PROVEN,
     )
+
+
+def _detail(standing: Standing, stored: StoredVerdict | None) -> str:
+    """What the provider said to the last request, else to the first one that it refused: a verdict that rests on a
+    refusal often ends with a control that was taken."""
+    if standing.detail or standing.outcome is Outcome.PROVEN or stored is None or stored.standing.id != standing.id:
+        return standing.detail
+    return next((rung.detail for rung in stored.rungs if rung.detail), "")
 
 
 def _undecided(newer: Standing, now: datetime) -> str:

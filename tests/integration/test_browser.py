@@ -137,6 +137,19 @@ async def test_the_matrix_is_read_by_roles_at_any_width_and_leads_to_the_contrac
         assert complaints == []
 
 
+@pytest.mark.parametrize("width", [320, 390, 1280])
+async def test_no_cell_of_a_table_is_cut_off(browser: Browser, width: int) -> None:
+    async with browsing(browser, width) as (page, _):
+        for path in ("/", QWEN):
+            await page.goto(path)
+            cut = await page.evaluate(
+                "[...document.querySelectorAll('main td, main th')].filter(e => {"
+                " const table = e.closest('table').getBoundingClientRect(), cell = e.getBoundingClientRect();"
+                " return e.scrollWidth > e.clientWidth + 1 || cell.right > table.right + 1; }).map(e => e.innerText)"
+            )
+            assert cut == []
+
+
 async def test_what_a_reader_opened_stays_open_over_a_refresh_and_works_without_scripts(browser: Browser) -> None:
     for script in (True, False):
         async with browsing(browser, view=CAPABLE, script=script) as (page, _):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -440,6 +441,20 @@ def test_a_refused_history_comes_with_what_to_send_in_its_place() -> None:
 def test_a_contract_that_the_dialect_does_not_have_is_no_open_question() -> None:
     shown = route("alpha", View(snapshot(row(state=WORKS), informational(last=ABSENT)))).panels[1]
     assert (shown.mark.kind, shown.mark.words, shown.undecided) == ("absent", "Not in this dialect", None)
+
+
+def test_what_the_provider_said_is_that_of_the_refused_request_when_the_last_one_was_taken() -> None:
+    refused, taken = replace(LADDER[0], rung="shape", detail="a call has no result"), replace(LADDER[0], rung="control")
+    view = View(snapshot(informational(REFUSED)))
+
+    def said(verdict: Standing) -> str:
+        kept = stored(verdict, contract="displaced_tool_results", rungs=(refused, taken))
+        return route("alpha", view, [kept]).panels[0].detail
+
+    assert said(REFUSED) == "a call has no result"
+    assert said(replace(REFUSED, id=UUID(int=2))) == ""
+    works = stored(WORKS, rungs=(refused, taken))
+    assert route("alpha", View(snapshot(row(state=WORKS))), [works]).panels[0].detail == ""
 
 
 def test_evidence_is_open_where_a_required_contract_is_not_proven() -> None:
