@@ -16,8 +16,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from service.dialects.base import Reader, bearer_or_header, cap_field, grouped, merge
+from service.dialects.base import Reader, bearer_or_header, cap_field, grouped
 from service.dialects.calls import Draft
+from service.dialects.wire import as_count, as_slot, as_text, json_or_text, json_schema, post
 from service.model import Ask, Auth, Choice, Credentials, Message, Reading, Role, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
@@ -82,7 +83,7 @@ class _Block:
         """The block as it goes back."""
         if self.call is not None:
             return {**self.given, "input": json.loads(self.call.arguments or "{}")}
-        return {**self.given, **{name: _text(self.given.get(name)) + "".join(p) for name, p in self.pieces.items()}}
+        return {**self.given, **{name: as_text(self.given.get(name)) + "".join(p) for name, p in self.pieces.items()}}
 
 
 class MessagesReader(Reader):
@@ -101,7 +102,7 @@ class MessagesReader(Reader):
         if data == "[DONE]":
             return
         if event.name == "error":
-            self.fail(_maybe_json(data))
+            self.fail(json_or_text(data))
             return
         chunk = self.parse(event, data)
         if chunk is None:
@@ -112,7 +113,7 @@ class MessagesReader(Reader):
         if not isinstance(chunk, dict):
             self.mark_broken("event_not_object")
             return
-        kind = _text(chunk.get("type"))
+        kind = as_text(chunk.get("type"))
         if kind:
             if kind in _EVENTS and event.name == "message":
                 self.quirks.add("event_name_missing")
@@ -165,14 +166,14 @@ class MessagesReader(Reader):
             elif kind == "content_block_delta":
                 self._block_delta(chunk.get("index"), _dict(chunk.get("delta")))
             else:
-                self._end(_text(_dict(chunk.get("delta")).get("stop_reason")).strip())
+                self._end(as_text(_dict(chunk.get("delta")).get("stop_reason")).strip())
         elif kind == "message":
             self.mark_broken("message_not_delta")
         else:
             self._foreign(chunk)
 
     def _foreign(self, chunk: dict[str, Any]) -> None:
-        if _text(chunk.get("type")).startswith(_FOREIGN_TYPES) or any(key in chunk for key in _FOREIGN_KEYS):
+        if as_text(chunk.get("type")).startswith(_FOREIGN_TYPES) or any(key in chunk for key in _FOREIGN_KEYS):
             self.mark_broken("foreign_dialect")
 
     def _wire(self) -> dict[str, Any]:
@@ -184,7 +185,7 @@ class MessagesReader(Reader):
     def _message_start(self, message: dict[str, Any]) -> None:
         self._started = True
         if self.served_model is None:
-            self.served_model = _text(message.get("model"))[:200] or None
+            self.served_model = as_text(message.get("model"))[:200] or None
         self._usage(message.get("usage"), whole=False)
 
     def _message_stop(self) -> None:
@@ -207,18 +208,18 @@ class MessagesReader(Reader):
         output's count) takes nothing back. The output that a message starts with is a placeholder."""
         usage = _dict(usage)
         for name in _INPUT_TOKENS:
-            count = _count(usage.get(name))
+            count = as_count(usage.get(name))
             if count is not None:
                 self._input_tokens[name] = max(count, self._input_tokens.get(name, 0))
                 self.tokens_in = sum(self._input_tokens.values())
-        count = _count(usage.get("output_tokens")) if whole else None
+        count = as_count(usage.get("output_tokens")) if whole else None
         if count is not None:
             self.tokens_out = max(count, self.tokens_out or 0)
 
     # --- its blocks ---
 
     def _block_start(self, at: Any, content: dict[str, Any]) -> None:
-        kind = _text(content.get("type"))
+        kind = as_text(content.get("type"))
         slot = self._slot(at)
         if slot is None:
             slot = max(self._blocks, default=-1) + 1
@@ -249,7 +250,7 @@ class MessagesReader(Reader):
             opening = ""
             self.mark_broken("data_not_json")
         call = _ToolUse(_id(content), opening)
-        call.add_name(_text(content.get("name")), self.declared)
+        call.add_name(as_text(content.get("name")), self.declared)
         self.deltas += 1
         self.drafts.append(call)
         return call
@@ -262,7 +263,7 @@ class MessagesReader(Reader):
             return
         if block is None:
             self.quirks.add("block_start_missing")
-        elif self.keep(len(_text(delta.get("thinking"))) + len(_text(delta.get("signature")))):
+        elif self.keep(len(as_text(delta.get("thinking"))) + len(as_text(delta.get("signature")))):
             block.keep(delta)
         self.add_text(delta.get("text"))
         self.add_reasoning(delta.get("thinking"))
@@ -273,7 +274,7 @@ class MessagesReader(Reader):
         if piece is None or piece == "":
             return
         self.deltas += 1
-        self.keep(len(_text(piece)))
+        self.keep(len(as_text(piece)))
         if block is None:
             self.mark_broken("delta_without_start")
         elif block.call is not None:
@@ -289,12 +290,10 @@ class MessagesReader(Reader):
 
     def _slot(self, index: Any) -> int | None:
         """A block's index as a number; a string of digits names it all the same."""
-        if isinstance(index, int) and not isinstance(index, bool):
-            return index
-        if isinstance(index, str) and index.strip().isascii() and index.strip().isdigit():
-            return int(index.strip()[:9])
-        self.quirks.add("index_missing")
-        return None
+        slot = as_slot(index)
+        if slot is None:
+            self.quirks.add("index_missing")
+        return slot
 
 
 class AnthropicMessages:
@@ -318,17 +317,7 @@ class AnthropicMessages:
         if ask.tools:
             body["tools"] = [_declare(tool) for tool in ask.tools]
             body["tool_choice"] = _choice(ask)
-        return WireRequest(
-            url=_url(route.base_url),
-            headers={
-                "content-type": "application/json",
-                "accept": "text/event-stream",
-                "cache-control": "no-cache",
-                "anthropic-version": _VERSION,
-                **{name.lower(): value for name, value in route.headers.items()},
-            },
-            body=json.dumps(merge(body, route.body), ensure_ascii=False).encode(),
-        )
+        return post(_url(route.base_url), route, body, anthropic_version=_VERSION)
 
     def authorize(self, route: Route, credentials: Credentials) -> Mapping[str, str]:
         return bearer_or_header(route, credentials, self.auth)
@@ -377,11 +366,7 @@ def _declare(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": {
-            "type": "object",
-            "properties": {name: {"type": kind} for name, kind in tool.properties.items()},
-            "required": list(tool.properties),
-        },
+        "input_schema": json_schema(tool),
     }
 
 
@@ -394,26 +379,10 @@ def _choice(ask: Ask) -> dict[str, Any]:
     return choice
 
 
-def _maybe_json(data: str) -> Any:
-    """The JSON of an error's data, else its text."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return data
-
-
 def _id(content: Mapping[str, Any]) -> str:
     given = content.get("id")
-    return str(given) if isinstance(given, int) and not isinstance(given, bool) else _text(given)
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) else as_text(given)
 
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None

@@ -256,13 +256,3 @@ def bearer_or_header(route: Route, credentials: Credentials, usual: Auth = Auth.
         return {}
     key = credentials.key.reveal()
     return {"authorization": f"Bearer {key}"} if auth is Auth.BEARER else {str(auth): key}
-
-
-def merge(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """A route's own `body` merged into a request; objects merge key by key, the route's values win."""
-    for key, value in extra.items():
-        if isinstance(value, Mapping) and isinstance(body.get(key), dict):
-            body[key] = merge(dict(body[key]), value)
-        else:
-            body[key] = value
-    return body

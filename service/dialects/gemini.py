@@ -18,8 +18,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from service.dialects.base import Reader, bearer_or_header, cap_field, grouped, merge
+from service.dialects.base import Reader, bearer_or_header, cap_field, grouped
 from service.dialects.calls import Draft
+from service.dialects.wire import as_count, post
 from service.model import Ask, Auth, Choice, Credentials, Message, PastCall, Role, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
@@ -227,7 +228,7 @@ class GeminiReader(Reader):
     def _usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):
             return
-        asked, *answered = (_count(usage.get(f"{name}TokenCount")) for name in ("prompt", "candidates", "thoughts"))
+        asked, *answered = (as_count(usage.get(f"{name}TokenCount")) for name in ("prompt", "candidates", "thoughts"))
         if asked is not None:
             self.tokens_in = asked
         if answered != [None, None]:
@@ -260,16 +261,7 @@ class Gemini:
                     else {"mode": str(ask.choice).upper()}
                 )
             }
-        return WireRequest(
-            url=_url(route.base_url, route.model),
-            headers={
-                "content-type": "application/json",
-                "accept": "text/event-stream",
-                "cache-control": "no-cache",
-                **{name.lower(): value for name, value in route.headers.items()},
-            },
-            body=json.dumps(merge(body, route.body), ensure_ascii=False).encode(),
-        )
+        return post(_url(route.base_url, route.model), route, body)
 
     def authorize(self, route: Route, credentials: Credentials) -> Mapping[str, str]:
         return bearer_or_header(route, credentials, self.auth)
@@ -355,8 +347,3 @@ def _word(reason: Any) -> str:
     """A reason's word; the one that stands for none is none."""
     word = reason.strip()[:60].upper() if isinstance(reason, str) else ""
     return "" if word.endswith("_UNSPECIFIED") else word
-
-
-def _count(value: Any) -> int | None:
-    valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
-    return value if valid else None

@@ -8,16 +8,15 @@ x-unindexed-calls-one-after-the-other).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import chain
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from service.dialects.base import Reader, bearer_or_header, cap_field, merge
+from service.dialects.base import Reader, bearer_or_header, cap_field
 from service.dialects.calls import Draft
+from service.dialects.wire import as_count, as_slot, json_or_text, json_schema, post, with_path
 from service.model import Ask, Auth, Choice, Credentials, Message, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
@@ -61,8 +60,7 @@ class ChatReader(Reader):
                 self.announced = self.announced or "[DONE]"
             return
         if event.name == "error":
-            parsed = _maybe_json(data)
-            self.fail(data if parsed is None else parsed)
+            self.fail(json_or_text(data))
             return
         chunk = self.parse(event, data)
         if chunk is None:
@@ -174,7 +172,7 @@ class ChatReader(Reader):
         call_id = fragment.get("id")
         call_id = call_id if isinstance(call_id, str) else str(call_id) if isinstance(call_id, int) else ""
         name = function.get("name")
-        draft = self._draft(position, _slot(fragment.get("index")), call_id, bool(name))
+        draft = self._draft(position, as_slot(fragment.get("index")), call_id, bool(name))
         if draft is None:
             return
         self.deltas += 1
@@ -251,8 +249,9 @@ class ChatReader(Reader):
         if not isinstance(usage, dict) and isinstance(choices, list) and choices and isinstance(choices[0], dict):
             usage = choices[0].get("usage")
         if isinstance(usage, dict):
-            self.tokens_in = _count(usage.get("prompt_tokens"), self.tokens_in)
-            self.tokens_out = _count(usage.get("completion_tokens"), self.tokens_out)
+            asked, answered = as_count(usage.get("prompt_tokens")), as_count(usage.get("completion_tokens"))
+            self.tokens_in = self.tokens_in if asked is None else asked
+            self.tokens_out = self.tokens_out if answered is None else answered
 
 
 class OpenAIChat:
@@ -284,16 +283,7 @@ class OpenAIChat:
             )
             if ask.parallel is not None:
                 body["parallel_tool_calls"] = ask.parallel
-        return WireRequest(
-            url=_url(route.base_url),
-            headers={
-                "content-type": "application/json",
-                "accept": "text/event-stream",
-                "cache-control": "no-cache",
-                **{name.lower(): value for name, value in route.headers.items()},
-            },
-            body=json.dumps(merge(body, route.body), ensure_ascii=False).encode(),
-        )
+        return post(with_path(route.base_url, _PATH), route, body)
 
     def authorize(self, route: Route, credentials: Credentials) -> Mapping[str, str]:
         return bearer_or_header(route, credentials, self.auth)
@@ -306,14 +296,6 @@ class OpenAIChat:
             return False
         inner = body.get("data")
         return "choices" in body or (isinstance(inner, dict) and "choices" in inner)
-
-
-def _url(base: str) -> str:
-    parts = urlsplit(base)
-    path = parts.path.rstrip("/")
-    if not path.endswith(_PATH):
-        path += _PATH
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -378,11 +360,7 @@ def _declare(tool: Tool) -> dict[str, Any]:
         "function": {
             "name": tool.name,
             "description": tool.description,
-            "parameters": {
-                "type": "object",
-                "properties": {name: {"type": kind} for name, kind in tool.properties.items()},
-                "required": list(tool.properties),
-            },
+            "parameters": json_schema(tool),
         },
     }
 
@@ -392,29 +370,5 @@ def _is_foreign(chunk: Mapping[str, Any]) -> bool:
     return (isinstance(kind, str) and kind.startswith(_FOREIGN_TYPES)) or "candidates" in chunk
 
 
-def _maybe_json(data: str) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _slot(index: Any) -> int | None:
-    """A slot's name as a number; a string of digits names it all the same."""
-    if isinstance(index, bool):
-        return None
-    if isinstance(index, int):
-        return index
-    if isinstance(index, str) and index.strip().isascii() and index.strip().isdigit():
-        return int(index.strip()[:9])
-    return None
-
-
 def _word(value: Any) -> str:
     return value.strip()[:60] if isinstance(value, str) else ""
-
-
-def _count(value: Any, otherwise: int | None) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53:
-        return value
-    return otherwise

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from service.dialects.base import Reader, bearer_or_header, cap_field, merge
+from service.dialects.base import Reader, bearer_or_header, cap_field
 from service.dialects.calls import Draft, arguments_problem
+from service.dialects.wire import as_count, as_text, json_or_text, json_schema, post, with_path
 from service.model import Ask, Auth, Call, Choice, Credentials, Message, Reading, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
@@ -114,7 +114,7 @@ class ResponsesReader(Reader):
         if self.done or data == "[DONE]":
             return
         if event.name == "error":
-            self.fail(_maybe_json(data))
+            self.fail(json_or_text(data))
             return
         chunk = self.parse(event, data)
         if chunk is None:
@@ -188,10 +188,10 @@ class ResponsesReader(Reader):
     def _end(self, kind: str, chunk: dict[str, Any], response: dict[str, Any]) -> None:
         usage = response.get("usage")
         if isinstance(usage, dict):
-            self.tokens_in = _count(usage.get("input_tokens"))
-            self.tokens_out = _count(usage.get("output_tokens"))
+            self.tokens_in = as_count(usage.get("input_tokens"))
+            self.tokens_out = as_count(usage.get("output_tokens"))
         error = response.get("error")
-        if error or kind == "response.failed" or _text(response.get("status")) in _FAILED:
+        if error or kind == "response.failed" or as_text(response.get("status")) in _FAILED:
             self.fail(error or chunk)
             return
         output = response.get("output")
@@ -199,7 +199,7 @@ class ResponsesReader(Reader):
             self._items = [item for item in output if isinstance(item, dict) and self.keep_value(item)]
         self._final([item for item in output if isinstance(item, dict)] if isinstance(output, list) else [])
         details = response.get("incomplete_details")
-        reason = _text(details.get("reason")).lower() if isinstance(details, dict) else ""
+        reason = as_text(details.get("reason")).lower() if isinstance(details, dict) else ""
         self.capped = reason in _CAPPED
         self.filtered = reason in _FILTERS
         self.announced = kind
@@ -230,7 +230,7 @@ class ResponsesReader(Reader):
             call.add_whole(item.get("arguments"))
 
     def _arguments(self, kind: str, chunk: dict[str, Any]) -> None:
-        item_id, slot = _text(chunk.get("item_id")), self._slot(chunk)
+        item_id, slot = as_text(chunk.get("item_id")), self._slot(chunk)
         call = self._by_item.get(item_id) or (self._by_slot.get(slot) if slot is not None else None)
         if call is None and self._open is not None and self._open.could_be("", item_id, slot):
             call = self._open
@@ -309,7 +309,7 @@ class ResponsesReader(Reader):
     def _whole_message(self, item: dict[str, Any]) -> None:
         parts = item.get("content")
         parts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-        text = "".join(_text(part.get("text")) or _text(part.get("refusal")) for part in parts)
+        text = "".join(as_text(part.get("text")) or as_text(part.get("refusal")) for part in parts)
         if item.get("type") == "message":
             self._whole_text(text)
         elif item.get("type") == "reasoning" and self.reasoning.blank:
@@ -346,16 +346,7 @@ class OpenAIResponses:
             )
             if ask.parallel is not None:
                 body["parallel_tool_calls"] = ask.parallel
-        return WireRequest(
-            url=_url(route.base_url),
-            headers={
-                "content-type": "application/json",
-                "accept": "text/event-stream",
-                "cache-control": "no-cache",
-                **{name.lower(): value for name, value in route.headers.items()},
-            },
-            body=json.dumps(merge(body, route.body), ensure_ascii=False).encode(),
-        )
+        return post(with_path(route.base_url, _PATH), route, body)
 
     def authorize(self, route: Route, credentials: Credentials) -> Mapping[str, str]:
         return bearer_or_header(route, credentials, self.auth)
@@ -371,14 +362,6 @@ class OpenAIResponses:
             isinstance(one, dict) and (one.get("object") == "response" or isinstance(one.get("output"), list))
             for one in (body, inner)
         )
-
-
-def _url(base: str) -> str:
-    parts = urlsplit(base)
-    path = parts.path.rstrip("/")
-    if not path.endswith(_PATH):
-        path += _PATH
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
 def _items(message: Message) -> list[dict[str, Any]]:
@@ -401,18 +384,14 @@ def _declare(tool: Tool) -> dict[str, Any]:
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": {
-            "type": "object",
-            "properties": {name: {"type": kind} for name, kind in tool.properties.items()},
-            "required": list(tool.properties),
-        },
+        "parameters": json_schema(tool),
         "strict": False,  # left out, this dialect takes it for true
     }
 
 
 def _ids(item: Mapping[str, Any]) -> tuple[str, str]:
     """An item's call_id and its own id."""
-    return _text(item.get("call_id")), _text(item.get("id"))
+    return as_text(item.get("call_id")), as_text(item.get("id"))
 
 
 def _is_json(text: str) -> bool:
@@ -429,19 +408,3 @@ def _same(one: Sequence[str], other: Sequence[str]) -> bool:
         return bool(json.loads("".join(one)) == json.loads("".join(other)))
     except (ValueError, RecursionError):
         return False
-
-
-def _maybe_json(data: str) -> Any:
-    """The JSON of an error's data, else its text."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return data
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
