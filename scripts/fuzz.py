@@ -82,7 +82,7 @@ def bodies(dialect: str) -> list[bytes]:
                     body += piece
                     if len(body) > 65536:
                         break
-                found.append(body)
+                    found.append(body[:65536])
     return found
 
 
