@@ -21,7 +21,13 @@ from tests.peer import load_corpus
 
 STORY = {
     "lighthouse/steady": ("Works", "tools_supported"),
+    "lighthouse/responses": ("Works", "tools_supported"),
+    "lighthouse/messages": ("Works", "tools_supported"),
+    "lighthouse/gemini": ("Works", "tools_supported"),
     "lighthouse/thinking": ("Works", "forced_tool_choice_rejected"),
+    "customs/strict": ("Works", "tools_supported"),
+    "customs/tolerant": ("Works", "tools_supported"),
+    "customs/vague": ("Works", "tools_supported"),
     "harbour/weekly-storm": ("Works", "tools_supported"),
     "harbour/cuts-off": ("Broken", "stream_early_eof"),
     "atelier/no-tools": ("Broken", "tools_payload_rejected"),
@@ -65,7 +71,7 @@ async def test_within_ten_seconds_the_page_tells_every_outcome_and_ctrl_c_leaves
             return await story_on_page(port) == story
 
         await until(tells_all, within=10, every=0.1)
-        assert "6 of 9 routes cannot carry a turn" in (await get(port, "/")).text
+        assert "6 of 15 routes cannot carry a turn" in (await get(port, "/")).text
         assert len(servers_below(folder)) == 1
         assert await process.stop(signal.SIGINT) == 0
         assert not servers_below(folder)
