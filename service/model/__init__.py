@@ -1,0 +1,53 @@
+"""The nouns that every other module speaks in. Nothing here does anything.
+
+A *route* is one way to reach one model. A *contract* asks it questions (`Ask`); each question becomes one
+request (`WireRequest`) and one `Exchange`: the facts of what came back, without the model's words and
+without any credential. The facts are judged into a `Verdict`.
+"""
+
+from __future__ import annotations
+
+from service.model.answers import SAID, Body, Call, End, Exchange, Reading, Refusal, Refused
+from service.model.asking import Ask, Choice, Message, PastCall, Replay, Role, Tool, WireRequest
+from service.model.cells import Cell, CellRow, Claim, RouteRow, Snapshot, Standing, StoredVerdict, Transition
+from service.model.routes import Auth, ContractUse, Credentials, Route, Secret, SecretRef, TokenCap
+from service.model.verdicts import Rung, Verdict
+from service.model.words import Outcome, Status
+
+__all__ = [
+    "SAID",
+    "Ask",
+    "Auth",
+    "Body",
+    "Call",
+    "Cell",
+    "CellRow",
+    "Choice",
+    "Claim",
+    "ContractUse",
+    "Credentials",
+    "End",
+    "Exchange",
+    "Message",
+    "Outcome",
+    "PastCall",
+    "Reading",
+    "Refusal",
+    "Refused",
+    "Replay",
+    "Role",
+    "Route",
+    "RouteRow",
+    "Rung",
+    "Secret",
+    "SecretRef",
+    "Snapshot",
+    "Standing",
+    "Status",
+    "StoredVerdict",
+    "TokenCap",
+    "Tool",
+    "Transition",
+    "Verdict",
+    "WireRequest",
+]
