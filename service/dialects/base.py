@@ -22,6 +22,7 @@ from service.sse import Event
 
 _HEAD, _TAIL = 128 * 1024, 256 * 1024
 _MOST_KEPT = _HEAD + _TAIL  # of a longer text the middle is gone
+_DEEPER_WHEN_SENT = 50
 
 
 class Text:
@@ -160,12 +161,17 @@ class Reader(ABC):
         return self._kept_size <= _MOST_KEPT
 
     def keep_value(self, value: Any) -> bool:
-        """The same for a value of JSON. One that is nested as deep as the parser goes could not be sent back."""
+        """The same for a value of JSON. One that is nested as deep as the parser goes can't be sent back, since there
+        it would lie deeper still."""
+        if isinstance(value, str):
+            return self.keep(len(value))
+        deeper = value
+        for _ in range(_DEEPER_WHEN_SENT):
+            deeper = [deeper]
         try:
-            size = len(value) if isinstance(value, str) else len(json.dumps([[[[value]]]]))
+            return self.keep(len(json.dumps(deeper)) - 2 * _DEEPER_WHEN_SENT)
         except RecursionError:
-            size = _MOST_KEPT + 1
-        return self.keep(size)
+            return self.keep(_MOST_KEPT + 1)
 
     def replay(self) -> Replay | None:
         """The assistant's message as it came, for an answer whose calls are whole; None when it is too long."""
