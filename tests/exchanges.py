@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -127,7 +127,7 @@ def to(ask: Ask, exchange: Exchange) -> Exchange:
     return replace(exchange, ask=ask, other_cap_field=other)
 
 
-Script = dict[str, Sequence[Exchange] | Exchange]
+Script = Mapping[str, Sequence[Exchange] | Exchange]
 """The answers to each rung, one after the other; the last one of a row repeats."""
 
 

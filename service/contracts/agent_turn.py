@@ -71,11 +71,11 @@ class AgentTurn(LadderContract):
             return _replay(route, last)
         if auto is Seen.REFUSED and forced is None:
             return _call(route, FORCED, nonce, last)
-        return _call(route, AUTO, nonce, last) if _auto_could_pass(ladder) and forced in ACCEPTED else None
+        return _call(route, AUTO, nonce, last) if ladder.failed_once(AUTO) and forced in ACCEPTED else None
 
     def _after_replay(self, route: Route, nonce: str, last: Exchange, ladder: Ladder) -> Ask | None:
         if see(last) is not Seen.REFUSED:
-            return _call(route, AUTO, nonce, last) if _auto_could_pass(ladder) else None
+            return _call(route, AUTO, nonce, last) if ladder.failed_once(AUTO) else None
         if _replay_confirmed(ladder):
             return None
         return _call(route, AUTO if ladder.refusal(AUTO) is None else FORCED, nonce, last)
@@ -104,13 +104,6 @@ def _replay(route: Route, called: Exchange) -> Ask | None:
         parallel=route.parallel_tool_calls,
     )
     return as_before(ask, route, called)
-
-
-def _auto_could_pass(ladder: Ladder) -> bool:
-    """Whether `auto` was refused once in a way that could pass."""
-    refusal = ladder.refusal(AUTO)
-    times = sum(see(exchange) is Seen.REFUSED for exchange in ladder.of(AUTO))
-    return refusal is not None and refusal.could_pass and times == 1
 
 
 def _replay_confirmed(ladder: Ladder) -> bool:

@@ -56,6 +56,12 @@ class Ladder:
         latest = max(n for n, e in enumerate(self.exchanges) if e.ask.rung == rung)
         return answered is not None and latest > answered
 
+    def failed_once(self, rung: str) -> bool:
+        """Whether a rung was refused in a way that could pass, and not yet asked again since."""
+        refusal = self.refusal(rung)
+        times = sum(see(exchange) is Seen.REFUSED for exchange in self.of(rung))
+        return refusal is not None and refusal.could_pass and times == 1
+
     def answered(self, rung: str) -> bool:
         """Whether a rung was answered with text or with a call, be it a broken one."""
         return self.seen(rung) in (Seen.CALL, Seen.BAD_CALL, Seen.LEAK) or self.has_text(rung)

@@ -66,10 +66,7 @@ class NativeTools(LadderContract):
         if forced in NO_CALL:
             if auto is None:
                 return _ask(route, AUTO, nonce, last)
-            refusal = ladder.refusal(AUTO)
-            if refusal and refusal.could_pass and len(ladder.of(AUTO)) == 1:
-                return _ask(route, AUTO, nonce, last, pause=True)
-            return None
+            return _ask(route, AUTO, nonce, last, pause=True) if ladder.failed_once(AUTO) else None
         if forced is not Seen.REFUSED:
             return None
         if auto is None:
@@ -148,6 +145,7 @@ RULES: tuple[Rule[LadderFacts], ...] = (
         "A forced choice was accepted and `auto`, which real turns send, was refused.",
         refusal_reason(AUTO),
     ),
+    spent("native_tools"),
     Rule(
         "native_tools.auto_failed",
         lambda facts: _auto_refused(facts, could_pass=True),
@@ -204,7 +202,6 @@ RULES: tuple[Rule[LadderFacts], ...] = (
         "The forced choice was refused, and under `auto` the model chose not to call.",
         lambda _: "text_under_auto",
     ),
-    spent("native_tools"),
     Rule(
         "native_tools.parallel_flag_rejected",
         lambda facts: _both_refused(facts) and facts.ladder.seen(WITHOUT_FLAG) in ACCEPTED,

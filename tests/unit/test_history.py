@@ -403,7 +403,7 @@ def test_nothing_is_concluded_that_was_not_seen(shape: str) -> None:
             "flattened": flattened,
         }
         for refusal, again, own, under_auto, own_shape, own_control, flattened in product(
-            [R4, R5], [text(), R5], [called(), text(), R5, no_answer()], [called(), R4], FIRST, FEW, FEW
+            [R4, R5], [text(), R5], [called(), text(), R5, no_answer()], [called(), R4], FIRST, FEW[:4], FEW[:4]
         )
     ]
     for script in scripts:

@@ -91,6 +91,7 @@ CASES: dict[str, tuple[Script, Route, str, str | None, str, str, set[str]]] = {
     "auto refused after an ignored forcing": ({"forced": text(), "auto": R4}, ROUTE, "auto_tool_choice_rejected", "http_400", "fa", "native_tools.auto_rejected", set()),
     "auto refused after a leak": ({"forced": leak(), "auto": R4}, ROUTE, "auto_tool_choice_rejected", "http_400", "fa", "native_tools.auto_rejected", set()),
     "auto fails twice after an ignored forcing": ({"forced": text(), "auto": R5}, ROUTE, "provider_error", "http_500", "faa", "native_tools.auto_failed", set()),
+    "auto fails behind no answer, after an ignored forcing": ({"forced": text(), "auto": [no_answer(), R5, call()]}, ROUTE, "tools_supported", None, "faaa", "native_tools.auto_call", {"flaky"}),
     "auto fails once after an ignored forcing": ({"forced": text(), "auto": [R5, call()]}, ROUTE, "tools_supported", None, "faa", "native_tools.auto_call", {"flaky"}),
     "auto refused, forcing works on the second try": (
         {"forced": [R5, call()], "auto": R4, "control": text()}, ROUTE, "auto_tool_choice_rejected", "http_400", "facf", "native_tools.auto_rejected", {"flaky"}),
@@ -176,6 +177,15 @@ def test_every_rule_is_fired_by_a_case() -> None:
         ([timed_out()], Circumstances(egress_up=False), "own_network", "no_headers", "gate.own_network"),
         ([no_answer(), no_answer()], Circumstances(egress_up=True), "unreachable", "refused", "gate.unreachable"),
         ([R4], Circumstances(out_of_time=True), "probe_cap_reached", "time", "native_tools.spent"),
+        ([leak()], Circumstances(out_of_time=True), "probe_cap_reached", "time", "native_tools.spent"),
+        ([text()], Circumstances(out_of_time=True), "probe_cap_reached", "time", "native_tools.spent"),
+        (
+            climb({"forced": text(), "auto": R5})[:2],
+            Circumstances(out_of_time=True),
+            "probe_cap_reached",
+            "time",
+            "native_tools.spent",
+        ),
         (
             [call()],
             Circumstances(out_of_time=True, egress_up=False),
