@@ -35,6 +35,7 @@ CASES: dict[str, tuple[bytes, list[Event]]] = {
     "no space": (b"data:a\n\n", [E("a")]),
     "one space only is dropped": (b"data:  a\n\n", [E(" a")]),
     "several lines join": (b"data: a\ndata: b\n\n", [E("a\nb")]),
+    "several lines join behind crlf": (b"data: a\r\ndata: b\r\n\r\n", [E("a\nb")]),
     "empty data": (b"data\n\ndata:\n\n", [E(""), E("")]),
     "comment": (b": hi\n\ndata: a\n\n", [E("a")]),
     "no data, no event": (b"event: x\nid: 1\n\ndata: a\n\n", [E("a")]),
