@@ -156,13 +156,15 @@ class EmbeddedServer:
             raise DatabaseUnavailable(f"{self._sockets} isn't a private folder of the server's user: remove it.")
 
     def _make_own(self, folder: Path) -> None:
-        """Make a folder that belongs to the server's user alone; an existing one is left as it is."""
+        """Make a folder that belongs to the server's user alone; an existing one is left as it is, unless it is ours: then
+        another process of ours is just making it."""
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
-            return
+            if folder.lstat().st_uid != os.geteuid():
+                return
         if self._user is not None:
-            os.chown(folder, self._user.pw_uid, self._user.pw_gid)
+            os.chown(folder, self._user.pw_uid, self._user.pw_gid, follow_symlinks=False)
 
     # --- starting -----------------------------------------------------------------------------------------
 
