@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from service.model import Cell, CellRow, Outcome, RouteRow, Rung, Snapshot, Standing, Status, StoredVerdict
+from service.model import Cell, CellRow, Outcome, RouteRow, Rung, Snapshot, Standing, Status, StoredVerdict, Transition
 
 NOW = datetime(2025, 3, 9, 3, 12, 7, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -140,12 +140,16 @@ class History:
     """Stored verdicts by route, newest first, or the error that reading them meets."""
 
     by_route: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
+    changes: Mapping[str, Sequence[Transition]] = field(default_factory=dict)
     error: Exception | None = None
 
     async def verdicts(self, route_id: str, limit: int) -> Sequence[StoredVerdict]:
         if self.error:
             raise self.error
         return self.by_route.get(route_id, ())[:limit]
+
+    async def transitions(self, route_id: str, limit: int) -> Sequence[Transition]:
+        return self.changes.get(route_id, ())[:limit]
 
 
 CUT = standing(

@@ -156,8 +156,8 @@ class EmbeddedServer:
             raise DatabaseUnavailable(f"{self._sockets} isn't a private folder of the server's user: remove it.")
 
     def _make_own(self, folder: Path) -> None:
-        """Make a folder that belongs to the server's user alone; an existing one is left as it is, unless it is ours: then
-        another process of ours is just making it."""
+        """Make a folder that belongs to the server's user alone. An existing one is left as it is, unless it is ours:
+        then another process of ours is just making it."""
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:

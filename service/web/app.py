@@ -23,11 +23,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import metrics
 from service.metrics import ProcessMetrics
-from service.model import StoredVerdict
+from service.model import StoredVerdict, Transition
 from service.web import views
 
 HERE = Path(__file__).parent
 HISTORY_LIMIT = 50
+CHANGES_LIMIT = 10
 REFRESH_S = 15
 READ = ["GET", "HEAD"]
 _FOR_MACHINES = frozenset({"/metrics", "/livez", "/readyz"})
@@ -49,9 +50,11 @@ class BoardLike(Protocol):
 
 
 class HistoryLike(Protocol):
-    """Where stored verdicts are read, newest first. May raise one of the errors given as `unavailable`."""
+    """Where the past of a route is read, newest first. May raise one of the errors given as `unavailable`."""
 
     async def verdicts(self, route_id: str, limit: int) -> Sequence[StoredVerdict]: ...
+
+    async def transitions(self, route_id: str, limit: int) -> Sequence[Transition]: ...
 
 
 def create_app(
@@ -80,12 +83,14 @@ def create_app(
     async def route(route_id: str) -> HTMLResponse:
         view = await board.view()
         stored: Sequence[StoredVerdict] | None = None
+        changes: Sequence[Transition] = ()
         if view.database_up:
             try:
                 stored = await history.verdicts(route_id, HISTORY_LIMIT)
+                changes = await history.transitions(route_id, CHANGES_LIMIT)
             except unavailable:
                 stored = None  # the page says that history can't be read, and shows the rest
-        shown = views.route_page(view, route_id, stored, because)
+        shown = views.route_page(view, route_id, stored, because, changes)
         if shown is None:
             raise HTTPException(404, "No route with this id is configured.")
         return page.render("route.html", page=shown, header=shown.header)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from service import metrics
 from service.derive import CellState, ContractState, Freshness, RouteState, Shown, route_states
-from service.model import CellRow, Outcome, Rung, Standing, StoredVerdict
+from service.model import CellRow, Outcome, Rung, Standing, Status, StoredVerdict, Transition
 from service.quirks import explain
 from service.remedies import first_step, in_words, remedy
 from service.web import about
@@ -188,6 +188,19 @@ class VerdictLine:
 
 
 @dataclass(frozen=True)
+class ChangeLine:
+    """A change of what a contract that isn't required was found to be. `beside` is what else is known to differ."""
+
+    at: Moment
+    contract: str
+    location: str
+    before: str
+    after: str
+    kind: str
+    beside: str
+
+
+@dataclass(frozen=True)
 class RoutePage:
     """`history` is None when it can't be read now, which is something else than empty."""
 
@@ -202,6 +215,7 @@ class RoutePage:
     marks: tuple[Mark, ...]
     panels: tuple[CellPanel, ...]
     history: tuple[VerdictLine, ...] | None
+    changes: tuple[ChangeLine, ...]
     places: bool
     facts: tuple[tuple[str, str], ...]
     check: str
@@ -246,9 +260,13 @@ def matrix(states: Sequence[RouteState]) -> Matrix:
 
 
 def route_page(
-    view: View, route_id: str, history: Sequence[StoredVerdict] | None, because: Mapping[str, str]
+    view: View,
+    route_id: str,
+    history: Sequence[StoredVerdict] | None,
+    because: Mapping[str, str],
+    changes: Sequence[Transition] = (),
 ) -> RoutePage | None:
-    """Everything about one route; None when no such route is configured. `history` is newest first."""
+    """Everything about one route; None when no such route is configured. `history` and `changes` are newest first."""
     read_at = view.snapshot.now
     rows = [row for row in view.snapshot.cells if row.route.id == route_id]
     if not rows:
@@ -275,6 +293,7 @@ def route_page(
             for cell in contract.cells
         ),
         history=None if history is None else tuple(_verdict_line(stored, view.now) for stored in history),
+        changes=tuple(_change_line(change, view.now) for change in changes),
         places=len({row.cell.location for row in rows}) > 1,
         facts=_route_facts(state, rows),
         check=f"routeproof check -c routeproof.yaml --route {shlex.quote(state.route.id)} --explain",
@@ -626,6 +645,19 @@ def _verdict_line(stored: StoredVerdict, now: datetime) -> VerdictLine:
         rule_id=verdict.rule_id,
         first_token=timing(verdict.time_to_first_token_s),
         duration=timing(verdict.duration_s) or "",
+    )
+
+
+def _change_line(change: Transition, now: datetime) -> ChangeLine:
+    differs = (f"{what.replace('_', ' ')} {was['from']} → {was['to']}" for what, was in sorted(change.changed.items()))
+    return ChangeLine(
+        at=moment(change.at, now),
+        contract=change.contract,
+        location=change.location,
+        before=in_words(change.from_status),
+        after=in_words(change.to_status),
+        kind=Status(change.to_status).outcome.value if change.to_status in set(Status) else Shown.UNKNOWN.value,
+        beside=", ".join(differs),
     )
 
 

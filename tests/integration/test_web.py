@@ -13,13 +13,15 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics import ProcessMetrics
-from service.model import Snapshot, Status
+from service.model import Snapshot, Status, Transition
 from service.store import board as store_board
 from service.web.app import create_app
 from tests.samples import (
     BECAUSE,
     LADDER,
+    MINUTE,
     MIXED,
+    NOW,
     STORIES,
     Board,
     History,
@@ -142,6 +144,28 @@ async def test_what_providers_and_configuration_say_is_escaped_everywhere() -> N
         assert "<img" not in text
         assert "&lt;script&gt;alert(1)" in text
         assert "{{ 7*7 }}" in text
+
+
+async def test_changes_of_what_is_not_required_are_told_with_what_else_changed() -> None:
+    change = Transition(
+        at=NOW - 3 * MINUTE,
+        route_id="qwen3-235b-a22b-instruct-2507",
+        contract="displaced_tool_results",
+        location="default",
+        kind="informational",
+        from_status="history_accepted",
+        from_reason=None,
+        to_status="history_rejected",
+        to_reason="http_400",
+        changed={"served_model": {"from": "qwen-1", "to": "<b>qwen-2</b>"}},
+    )
+    quiet = await get(QWEN)
+    assert "<h2>Changes</h2>" not in quiet.text
+    told = await get(QWEN, app(history=History(STORIES, {change.route_id: [change]})))
+    Outline(told.text)
+    words = " ".join(re.sub("<[^>]+>", " ", told.text[told.text.index("<h2>Changes</h2>") :]).split())
+    assert "3 min ago displaced_tool_results Accepted Refused" in words.replace("History refused", "Refused")
+    assert "served model qwen-1 → &lt;b&gt;qwen-2&lt;/b&gt;" in words
 
 
 async def test_an_unknown_route_is_a_404_page() -> None:
