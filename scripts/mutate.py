@@ -147,7 +147,7 @@ def run_tests(tree: Path, tests: Iterable[str]) -> str | None:
         except subprocess.TimeoutExpired:
             return f"{test} (did not end within 300 s)"
         if done.returncode:
-            failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+            failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
             return failed[1] if failed else f"exit {done.returncode}: {done.stdout[-300:]}"
     return None
 
