@@ -1,0 +1,34 @@
+"""View models: what a page says, decided here as plain text, so that templates only lay it out.
+
+Pure functions of the board's view. Every text that comes from a provider stays text; the templates escape it.
+"""
+
+from __future__ import annotations
+
+from service.web.views.overview import Headline, Matrix, MatrixLine, Overview, RouteLine, headline, matrix, overview
+from service.web.views.route import CellPanel, ChangeLine, Ladder, RoutePage, VerdictLine, route_page
+from service.web.views.words import View, cell_remedy, duration, header, moment, nothing_read, timing
+
+__all__ = [
+    "CellPanel",
+    "ChangeLine",
+    "Headline",
+    "Ladder",
+    "Matrix",
+    "MatrixLine",
+    "Overview",
+    "RouteLine",
+    "RoutePage",
+    "VerdictLine",
+    "View",
+    "cell_remedy",
+    "duration",
+    "header",
+    "headline",
+    "matrix",
+    "moment",
+    "nothing_read",
+    "overview",
+    "route_page",
+    "timing",
+]
