@@ -60,13 +60,14 @@ def _clean(text: str) -> str:
 # White space and backslashes, themselves or escaped. Where the secret has white space, a form shows `+` for it. The
 # letter of an escaped line end could be the secret's own as well, so that both readings are followed.
 _BACKSLASH = r"(?:(?<=\\)|(?<=%5c))"
+# Atomic groups, here and in the shapes, where a group repeats: CPython before 3.11.5 gets possessive groups wrong.
 _GAP = (
-    r"(?:[\s\\]|%(?:25){0,3}(?:0[9ad]|20|5c)"
+    r"(?>(?:[\s\\]|%(?:25){0,3}(?:0[9ad]|20|5c)"
     rf"|{_BACKSLASH}(?:u00|x)(?:0[9ad]|20|5c)"
-    r"|&(?:amp;){0,3}(?:#0{0,6}(?:9|10|13|32|92)|#x0{0,6}(?:[9ad]|20|5c)|nbsp|newline|tab|bsol);)*+"
+    r"|&(?:amp;){0,3}(?:#0{0,6}(?:9|10|13|32|92)|#x0{0,6}(?:[9ad]|20|5c)|nbsp|newline|tab|bsol);)*)"
 )
 _GAPS = tuple(re.compile(gap, re.IGNORECASE) for gap in (_GAP, rf"{_GAP}{_BACKSLASH}(?:r\\+n|[nrt]){_GAP}"))
-_SPACED = (*_GAPS, re.compile(rf"{_GAP}(?:\+{_GAP})++", re.IGNORECASE))
+_SPACED = (*_GAPS, re.compile(rf"{_GAP}(?>(?:\+{_GAP})+)", re.IGNORECASE))
 _ESCAPE_BEGINS = frozenset("%&uUxX")
 _NESTED = {"%": ("%25", "%2525"), "&": ("&amp;", "&amp;amp;")}
 _MASKED_OR_CUT = re.compile(r"\s*+(?:\Z|\.\.|…|\*)")
@@ -90,7 +91,7 @@ def _escapes(char: str) -> str:
     number = ord(char)
     url = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in char.encode())
     units = char.encode("utf-16-be").hex()
-    json = [r"(?:\\|%5c)*+".join(f"u{units[at : at + 4]}" for at in range(0, len(units), 4))]
+    json = [r"(?>(?:\\|%5c)*)".join(f"u{units[at : at + 4]}" for at in range(0, len(units), 4))]
     if number < 256:
         json.append(f"x{number:02x}")
     names = [f"#0{{0,6}}{number}", f"#x0{{0,6}}{number:x}", *map(re.escape, _entities().get(char, []))]

@@ -93,11 +93,11 @@ SECRETS: tuple[Shape, ...] = (
     ),
     # scheme://user:password@host
     Shape(
-        re.compile(r"(://|%3A%2F%2F)(?:[^\s/?#@\"'<>\\]*+@)++", re.IGNORECASE), rf"\1{SECRET}@", ("://", "%3a%2f%2f")
+        re.compile(r"(://|%3A%2F%2F)(?>(?:[^\s/?#@\"'<>\\]*+@)+)", re.IGNORECASE), rf"\1{SECRET}@", ("://", "%3a%2f%2f")
     ),
     # x-api-key: …, "authorization": "Bearer …", api_key=…
     Shape(
-        re.compile(rf"({_HEADER}{_ASSIGN}(?:{_SCHEME}[\s:]++)?+){_NO_VALUE}{_NO_PROSE}{_VALUE}{{4,}}"),
+        re.compile(rf"({_HEADER}{_ASSIGN}(?>(?:{_SCHEME}[\s:]++)?)){_NO_VALUE}{_NO_PROSE}{_VALUE}{{4,}}"),
         rf"\1{SECRET}",
         _FIELD_SIGNS,
     ),
@@ -118,15 +118,15 @@ SECRETS: tuple[Shape, ...] = (
         ("=", "%3d"),
     ),
     Shape(
-        re.compile(rf"{_START}((?i:bearer)(?:[\s:=\"'+\\]|%20|%3[Aa])++){_NO_WORD}[A-Za-z0-9._~+/=%-]{{6,}}"),
+        re.compile(rf"{_START}((?i:bearer)(?>(?:[\s:=\"'+\\]|%20|%3[Aa])+)){_NO_WORD}[A-Za-z0-9._~+/=%-]{{6,}}"),
         rf"\1{SECRET}",
         ("bearer",),
     ),
     # Base64 of user:password is never all lower case with hyphens, as the names of models and plans are.
     Shape(
         re.compile(
-            rf"{_START}((?i:basic)(?:[\s:=\"'+\\]|%20|%3[Aa])++){_NO_WORD}{_NO_NUMBER}"
-            r"(?![a-z0-9]++(?:[-.][a-z0-9]++)++(?![A-Za-z0-9+/_=-]))[A-Za-z0-9+/_%-]{8,}=*"
+            rf"{_START}((?i:basic)(?>(?:[\s:=\"'+\\]|%20|%3[Aa])+)){_NO_WORD}{_NO_NUMBER}"
+            r"(?![a-z0-9]++(?>(?:[-.][a-z0-9]++)+)(?![A-Za-z0-9+/_=-]))[A-Za-z0-9+/_%-]{8,}=*"
         ),
         rf"\1{SECRET}",
         ("basic",),
@@ -138,11 +138,11 @@ SECRETS: tuple[Shape, ...] = (
     ),
     Shape(re.compile(rf"{_START}(?:{_ISSUERS}){_NO_NAME}[A-Za-z0-9_-]{{10,}}"), SECRET, _ISSUER_SIGNS),
     Shape(re.compile(rf"{_START}(?:AKIA|ASIA)[A-Z0-9]{{8,}}"), SECRET, ("akia", "asia")),
-    Shape(re.compile(rf"{_START}eyJ[\w-]{{8,}}+(?:\.[\w-]++)*+", re.ASCII), SECRET, ("eyj",)),
+    Shape(re.compile(rf"{_START}eyJ[\w-]{{8,}}+(?>(?:\.[\w-]++)*)", re.ASCII), SECRET, ("eyj",)),
 )
 
 _ID_SEPARATOR = r"(?:[\"'`\\]*+\s*+[:=#]\s*+[\"'`\\]*+|\s++[\"'`(]?)"
-_ID_VALUE = r"(?=[\w.:+/=-]{0,40}?[0-9])[A-Za-z0-9][\w+/=-]*+(?:[.:][\w-]++)*+"
+_ID_VALUE = r"(?=[\w.:+/=-]{0,40}?[0-9])[A-Za-z0-9][\w+/=-]*+(?>(?:[.:][\w-]++)*)"
 
 IDENTIFIERS: tuple[Shape, ...] = (
     # org-…, proj_…, req_…, acct_…: never an ordinary compound such as org-level
