@@ -27,6 +27,8 @@ _BLANK = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 # How a body begins that is a page or JSON; no line of an event stream begins so.
 _COLLECTED = (b"<", b"{", b"[", b'"')
+# Frameworks write it for no value; no line of an event stream begins so either.
+_NULL_SO_FAR = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:n|nu|nul|null[ \t\r\n]*)")
 # As a word (`MISS, HIT`), in a Cache-Status list (RFC 9211: `edge; hit`), or as a proxy's `TCP_MEM_HIT`.
 _HIT = re.compile(r"(?:^|[\s,;_])hit(?:$|[\s,;])")
 _HIT_HEADERS_NOT = frozenset({"cache-control"})
@@ -170,8 +172,10 @@ class Answer:
             self._unreadable = True
 
     def _sniff(self, chunk: bytes) -> None:
-        """Decide which kind of body this is, once there is more than white space or a part of a BOM."""
+        """Decide which kind of body this is, once there is more than white space, a part of a BOM, or a JSON null."""
         if _BOM.startswith(self._head) or not chunk.strip(_BLANK):
+            return
+        if _NULL_SO_FAR.fullmatch(self._head):
             return
         if bytes(self._head).removeprefix(_BOM).lstrip(_BLANK).startswith(_COLLECTED):
             self._body = self._head
@@ -197,6 +201,8 @@ class Answer:
         if self._streaming and end in (End.COMPLETE, End.CLOSED, End.RESET):
             for event in self._decoder.close():
                 self._reader.read(event)
+        if not self._streaming and self._body is None and not self._head.isspace():
+            self._body = self._head
         if self.over_limit:
             end = End.CAP
         body = self._kind()

@@ -226,6 +226,8 @@ KINDS: dict[str, tuple[bytes, dict[str, Any], Body, Seen, str | None]] = {
     "array": (json.dumps([CALL, FINISH]).encode(), {}, Body.JSON, Seen.JSON, "json_body"),
     "another object": (b'{"ok": true}', {}, Body.JSON, Seen.JSON, "json_body"),
     "a json string": (b'"hello"', {}, Body.JSON, Seen.JSON, "json_body"),
+    "a json null": (b"null\n", {}, Body.JSON, Seen.JSON, "json_body"),
+    "text that begins like null": (b"null pointer", {}, Body.EVENTS, Seen.BROKEN, "not_an_event_stream"),
     "json cut off, closed as http says": (b'{"choices": [', {}, Body.JSON, Seen.JSON, "json_body"),
     "json cut off by a close": (
         b'{"choices": [',
