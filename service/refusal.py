@@ -342,13 +342,19 @@ def _judge(
     )
 
 
+# Types that vendors send under one status; inside a stream they stand for it, but unlike a code they settle nothing
+# before a phrase does ("permission" may be a lack of credit).
+_STATUS_OF_TYPE = {"permission_error": 403, "permission_denied": 403}
+
+
 def _effective_status(status: int | None, found: _Found) -> int | None:
     """The status that counts: one inside the body where the HTTP status says nothing, or where a gateway wraps a
     status that settles, however deep."""
     settling = (inner for inner in found.statuses if inner in _INNER_STATUS_COUNTS)
     inner = next(settling, next(iter(found.statuses), None))
     if status is None or status < 300:
-        return inner
+        typed = (_STATUS_OF_TYPE[code] for code in found.codes if code in _STATUS_OF_TYPE)
+        return inner if inner is not None else next(typed, None)
     if status not in _BY_STATUS and inner in _INNER_STATUS_COUNTS:
         return inner
     return status

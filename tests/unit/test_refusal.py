@@ -597,6 +597,8 @@ def test_precedence(status: int, body: Any, kind: Refused | None) -> None:
         ({"choices": [], "x_groq": {"error": "over capacity"}}, None, True),
         (None, None, True),
         (3, None, True),
+        ({"type": "error", "error": {"type": "permission_error", "message": "no access"}}, Refused.CREDENTIAL, False),
+        ({"error": {"status": "PERMISSION_DENIED", "message": "doesn't have any credits"}}, Refused.CREDIT, False),
     ],
 )
 def test_an_error_inside_a_stream(data: Any, kind: Refused | None, could_pass: bool) -> None:
