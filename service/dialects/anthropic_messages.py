@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from service.dialects.base import Reader, bearer_or_header, cap_field, grouped
 from service.dialects.calls import Draft
-from service.dialects.wire import as_count, as_slot, as_text, json_or_text, json_schema, post
+from service.dialects.wire import as_count, as_slot, as_text, json_schema, post
 from service.model import Ask, Auth, Choice, Credentials, Message, Reading, Role, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
@@ -101,17 +101,8 @@ class MessagesReader(Reader):
     def _read(self, event: Event, data: str) -> None:
         if data == "[DONE]":
             return
-        if event.name == "error":
-            self.fail(json_or_text(data))
-            return
-        chunk = self.parse(event, data)
+        chunk = self.object_in(event, data)
         if chunk is None:
-            return
-        if isinstance(chunk, list) and is_error_object(chunk):
-            self.fail(chunk)
-            return
-        if not isinstance(chunk, dict):
-            self.mark_broken("event_not_object")
             return
         kind = as_text(chunk.get("type"))
         if kind:

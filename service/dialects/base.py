@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Protocol
 
 from service.dialects.calls import Draft, judge_calls
 from service.dialects.leaks import find_leak
+from service.dialects.wire import json_or_text
 from service.model import Ask, Auth, Credentials, Message, PastCall, Reading, Refusal, Replay, Role, Route, WireRequest
-from service.refusal import read_stream_error
+from service.refusal import is_error_object, read_stream_error
 from service.sse import Event
 
 _HEAD, _TAIL = 128 * 1024, 256 * 1024
@@ -202,6 +203,20 @@ class Reader(ABC):
         if isinstance(piece, str) and piece:
             self.deltas += 1
             self.reasoning.add(piece)
+
+    def object_in(self, event: Event, data: str) -> dict[str, Any] | None:
+        """The object that an event carries, or None: an error, which is noted, or nothing that can be read."""
+        if event.name == "error":
+            self.fail(json_or_text(data))
+            return None
+        chunk = self.parse(event, data)
+        if isinstance(chunk, dict):
+            return chunk
+        if isinstance(chunk, list) and is_error_object(chunk):
+            self.fail(chunk)
+        elif chunk is not None:
+            self.mark_broken("event_not_object")
+        return None
 
     def parse(self, event: Event, data: str) -> Any:
         """The event's JSON, or None: cut off by the body's end (an early end), or broken in mid-stream."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from service.dialects.base import Reader, bearer_or_header, cap_field
 from service.dialects.calls import Draft
-from service.dialects.wire import as_count, as_slot, json_or_text, json_schema, post, with_path
+from service.dialects.wire import as_count, as_slot, json_schema, post, with_path
 from service.model import Ask, Auth, Choice, Credentials, Message, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
@@ -59,19 +59,9 @@ class ChatReader(Reader):
             if self.error is None:
                 self.announced = self.announced or "[DONE]"
             return
-        if event.name == "error":
-            self.fail(json_or_text(data))
-            return
-        chunk = self.parse(event, data)
-        if chunk is None:
-            return
-        if isinstance(chunk, list) and is_error_object(chunk):
-            self.fail(chunk)
-            return
-        if not isinstance(chunk, dict):
-            self.mark_broken("event_not_object")
-            return
-        self._chunk(chunk)
+        chunk = self.object_in(event, data)
+        if chunk is not None:
+            self._chunk(chunk)
 
     def close_quirks(self) -> set[str]:
         quirks = super().close_quirks()

@@ -17,7 +17,7 @@ from typing import Any
 
 from service.dialects.base import Reader, bearer_or_header, cap_field
 from service.dialects.calls import Draft, arguments_problem
-from service.dialects.wire import as_count, as_text, json_or_text, json_schema, post, with_path
+from service.dialects.wire import as_count, as_text, json_schema, post, with_path
 from service.model import Ask, Auth, Call, Choice, Credentials, Message, Reading, Route, Tool, WireRequest
 from service.refusal import is_error_object
 from service.sse import Event
@@ -113,17 +113,8 @@ class ResponsesReader(Reader):
     def _read(self, event: Event, data: str) -> None:
         if self.done or data == "[DONE]":
             return
-        if event.name == "error":
-            self.fail(json_or_text(data))
-            return
-        chunk = self.parse(event, data)
+        chunk = self.object_in(event, data)
         if chunk is None:
-            return
-        if isinstance(chunk, list) and is_error_object(chunk):
-            self.fail(chunk)
-            return
-        if not isinstance(chunk, dict):
-            self.mark_broken("event_not_object")
             return
         kind = chunk.get("type")
         if isinstance(kind, str) and kind:
