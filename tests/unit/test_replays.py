@@ -520,7 +520,7 @@ NOT_JOINED_BY_THE_CLIENT = {
 }
 
 
-@pytest.mark.parametrize("name", CHAT.keys() - NOT_JOINED_BY_THE_CLIENT)
+@pytest.mark.parametrize("name", sorted(CHAT.keys() - NOT_JOINED_BY_THE_CLIENT))
 async def test_a_chat_message_is_what_the_official_client_holds(name: str) -> None:
     chunks, _ = CHAT[name]
     async with playing([scenario("openai-chat", [delta(role="assistant"), *chunks])]) as peer:
