@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from service.model.answers import SAID, Body, Call, End, Exchange, Reading, Refusal, Refused
 from service.model.asking import Ask, Choice, Message, PastCall, Replay, Role, Tool, WireRequest
-from service.model.cells import Cell, CellRow, Claim, RouteRow, Snapshot, Standing, StoredVerdict, Transition
+from service.model.cells import (
+    Cell,
+    CellRow,
+    Claim,
+    ProberRow,
+    RouteRow,
+    Snapshot,
+    Spend,
+    Standing,
+    StoredVerdict,
+    Transition,
+)
+from service.model.pauses import Pause, PauseScope
 from service.model.routes import Auth, ContractUse, Credentials, Route, Secret, SecretRef, TokenCap
 from service.model.verdicts import Rung, Verdict
 from service.model.words import Outcome, Status
@@ -31,6 +43,9 @@ __all__ = [
     "Message",
     "Outcome",
     "PastCall",
+    "Pause",
+    "PauseScope",
+    "ProberRow",
     "Reading",
     "Refusal",
     "Refused",
@@ -42,6 +57,7 @@ __all__ = [
     "Secret",
     "SecretRef",
     "Snapshot",
+    "Spend",
     "Standing",
     "Status",
     "StoredVerdict",

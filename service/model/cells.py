@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from service.model.confirmed import Confirmed
+from service.model.pauses import Pause
 from service.model.verdicts import Rung
 from service.model.words import Outcome
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One contract on one route from one location, as configured now. All durations are the cell's own."""
+    """One contract on one route from one location, as configured now. All durations are the cell's own, but for
+    `route_interval`: that of its route, which the contract's `every` multiplies.
+
+    `provider`, `host` (with its port) and `credential` (a reference) say whose limits and waits it shares;
+    `max_requests` is the most that one probe may send.
+    """
 
     route_id: str
     contract: str
@@ -25,11 +32,19 @@ class Cell:
     fresh_for: timedelta
     expires_after: timedelta
     deadline: timedelta
+    provider: str = ""
+    host: str = ""
+    credential: str = ""
+    max_requests: int = 1
+    route_interval: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A due cell that this process may probe until `lease_until`. `claimed_at` and `due_at` are the database's."""
+    """A due cell that this process may probe until `leased_until`. All times are the database's.
+
+    `unsent` says why nothing is to be sent: `budget_spent` or `paused`.
+    """
 
     cell_id: int
     route_id: str
@@ -39,6 +54,8 @@ class Claim:
     lease_id: UUID
     claimed_at: datetime
     due_at: datetime
+    leased_until: datetime
+    unsent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,11 +94,11 @@ class StoredVerdict:
 
 @dataclass(frozen=True)
 class Transition:
-    """One change of a cell's standing verdict, at the time of the verdict that brought it. `kind` is `informational`:
-    that of a contract that isn't required, which weighs less.
+    """One change of a cell's state, at the time of the verdict that brought it. `kind` is a `ChangeKind`, or
+    `informational`: a changed status of a contract that isn't required, which weighs less.
 
-    `changed` says what else is known to differ between the two verdicts: `served_model` and `ruleset`, each as
-    `{"from": …, "to": …}`.
+    `changed` says what else is known to differ between the two verdicts (`served_model`, `configuration`, `rules`,
+    `version`), each as `{"from": …, "to": …}`.
     """
 
     at: datetime
@@ -89,16 +106,19 @@ class Transition:
     contract: str
     location: str
     kind: str
-    from_status: str
+    from_status: str | None
     from_reason: str | None
     to_status: str
     to_reason: str | None
     changed: Mapping[str, Any]
+    id: int = 0
+    announced: bool = False
 
 
 @dataclass(frozen=True)
 class RouteRow:
-    """A route as stored for the read side. `url` is redacted."""
+    """A route as stored for the read side. `url` is redacted; budgets are a UTC day's; prices are of a million tokens,
+    in `currency`."""
 
     id: str
     name: str
@@ -107,6 +127,12 @@ class RouteRow:
     model: str
     url: str
     tags: tuple[str, ...]
+    tokens_per_day: int | None = None
+    requests_per_day: int | None = None
+    input_per_million: float | None = None
+    output_per_million: float | None = None
+    currency: str | None = None
+    status_url: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +140,8 @@ class CellRow:
     """One configured cell with what `latest` holds of it.
 
     `standing` is the newest verdict under the cell's fingerprint that isn't unproven, `last` the newest of all;
-    `state_since` is when the run of standing verdicts with this outcome began.
+    `state_since` is when the run of standing verdicts with this outcome began. `counts` and the tokens are totals since
+    the cell exists.
     """
 
     cell_id: int
@@ -126,11 +153,51 @@ class CellRow:
     state_since: datetime | None
     counts: Mapping[Outcome, int]
     next_due_at: datetime | None
+    confirmed: Confirmed = Confirmed()
+    last_transition_at: datetime | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What a route has used up on one UTC day, over all locations. `estimated`: some of the tokens are our estimate."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    requests: int = 0
+    estimated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.tokens_in + self.tokens_out
+
+
+@dataclass(frozen=True)
+class ProberRow:
+    """One `serve` process as it last told of itself. `egress_up` None: it has no way to know."""
+
+    id: UUID
+    location: str
+    probes: bool
+    config_hash: str
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    superseded: bool
+    egress_up: bool | None
+    spooled: int
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All active cells at one moment of the database's clock."""
+    """All active cells at one moment of the database's clock, with what holds for them now: `pauses` that haven't
+    ended, `probers` heard of within the last minute, `spends` of the day by route, `active` configuration hashes by
+    location."""
 
     now: datetime
     cells: tuple[CellRow, ...]
+    pauses: tuple[Pause, ...] = ()
+    probers: tuple[ProberRow, ...] = ()
+    spends: Mapping[str, Spend] = field(default_factory=dict)
+    active: Mapping[str, str] = field(default_factory=dict)

@@ -52,6 +52,8 @@ class Verdict:
     facts: Mapping[str, Any]
     fingerprint: str
     ruleset: int
+    tokens_estimated: bool = False  # the provider named none, or not all
+    version: str | None = None  # of Routeproof
 
     @property
     def outcome(self) -> Outcome:
