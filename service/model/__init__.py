@@ -21,6 +21,7 @@ from service.model.cells import (
     StoredVerdict,
     Transition,
 )
+from service.model.confirmed import Change, ChangeKind, Confirmed, Mark
 from service.model.pauses import Pause, PauseScope
 from service.model.routes import Auth, ContractUse, Credentials, Route, Secret, SecretRef, TokenCap
 from service.model.verdicts import Rung, Verdict
@@ -34,12 +35,16 @@ __all__ = [
     "Call",
     "Cell",
     "CellRow",
+    "Change",
+    "ChangeKind",
     "Choice",
     "Claim",
+    "Confirmed",
     "ContractUse",
     "Credentials",
     "End",
     "Exchange",
+    "Mark",
     "Message",
     "Outcome",
     "PastCall",
