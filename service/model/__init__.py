@@ -23,7 +23,18 @@ from service.model.cells import (
 )
 from service.model.confirmed import Change, ChangeKind, Confirmed, Mark
 from service.model.pauses import Pause, PauseScope
-from service.model.routes import Auth, ContractUse, Credentials, Route, Secret, SecretRef, TokenCap
+from service.model.routes import (
+    Auth,
+    Budget,
+    ContractUse,
+    Credentials,
+    Limit,
+    Price,
+    Route,
+    Secret,
+    SecretRef,
+    TokenCap,
+)
 from service.model.verdicts import Rung, Verdict
 from service.model.words import Outcome, Status
 
@@ -32,6 +43,7 @@ __all__ = [
     "Ask",
     "Auth",
     "Body",
+    "Budget",
     "Call",
     "Cell",
     "CellRow",
@@ -44,12 +56,14 @@ __all__ = [
     "Credentials",
     "End",
     "Exchange",
+    "Limit",
     "Mark",
     "Message",
     "Outcome",
     "PastCall",
     "Pause",
     "PauseScope",
+    "Price",
     "ProberRow",
     "Reading",
     "Refusal",

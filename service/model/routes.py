@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 
 class Secret:
@@ -72,6 +72,36 @@ class ContractUse:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """The most that a route may spend in a UTC day. None: as much as it takes."""
+
+    tokens_per_day: int | None = None
+    requests_per_day: int | None = None
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a million tokens cost, for show: it limits nothing. `currency` is a code of three capital letters."""
+
+    input_per_million: float
+    output_per_million: float
+    currency: str = "USD"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What may be sent from one location to a provider, or to a host: requests at once and requests a minute.
+
+    `name` is that of the provider, or the host with its port as `Cell.host` has it. None: no limit.
+    """
+
+    scope: Literal["provider", "host"]
+    name: str
+    max_concurrency: int | None = None
+    max_requests_per_minute: int | None = None
+
+
+@dataclass(frozen=True)
 class Route:
     """One way to reach one model, as configured. `id` is the stable key, `name` is for people. `base_url` and `proxy`
     may carry secrets of their own (userinfo, query values)."""
@@ -99,6 +129,8 @@ class Route:
     fresh_for: float | timedelta = 3.0  # a number is a multiple of the cell's own interval
     expires_after: float | timedelta = 6.0
     contracts: tuple[ContractUse, ...] = ()
+    budget: Budget | None = None
+    price: Price | None = None
     tags: tuple[str, ...] = ()
 
 
