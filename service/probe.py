@@ -11,13 +11,13 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from service.config import fingerprint
 from service.contracts import CONTRACTS, Contract
 from service.dialects import DIALECTS
+from service.facts import record
 from service.model import Ask, Credentials, End, Exchange, Route, Rung, Verdict
 from service.redact import Redactor
 from service.rules import RULESET, Circumstances, Conclusion
@@ -30,8 +30,6 @@ _PAUSE_S = (0.2, 0.6)
 _NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
 _EGRESS_HELD_S = 10.0
 _TRACEBACK_LIMIT = 4000
-_SAID_LIMIT = 100
-_NOT_STORED = frozenset({"text", "messages", "tools", "replay"})
 
 
 def suspended_clock() -> float:
@@ -111,7 +109,9 @@ class Prober:
                 egress_up=await self._check_egress(exchanges),
             )
         conclusion, quirks = asked.conclude(route, exchanges, circumstances)
-        verdict = self._verdict(route, contract, exchanges, conclusion, quirks, redactor, started, since.later())
+        verdict = self._verdict(
+            route, contract, exchanges, circumstances, conclusion, quirks, redactor, started, since.later()
+        )
         return Probed(verdict, conclusion.because, redactor.refused)
 
     async def _climb(self, route: Route, contract: Contract, credentials: Credentials) -> tuple[list[Exchange], bool]:
@@ -156,6 +156,7 @@ class Prober:
         route: Route,
         contract: str,
         exchanges: Sequence[Exchange],
+        circumstances: Circumstances,
         conclusion: Conclusion,
         quirks: frozenset[str],
         redactor: Redactor,
@@ -187,7 +188,7 @@ class Prober:
             tokens_in=_total(e.reading.tokens_in for e in exchanges if e.reading),
             tokens_out=_total(e.reading.tokens_out for e in exchanges if e.reading),
             rungs=tuple(_rung(exchange, redactor) for exchange in exchanges),
-            facts={"exchanges": [_facts(exchange, redactor) for exchange in exchanges]},
+            facts=record(route, exchanges, circumstances, redactor.text),
             fingerprint=fingerprint(route),
             ruleset=RULESET,
         )
@@ -228,23 +229,6 @@ def _rung(exchange: Exchange, redactor: Redactor) -> Rung:
         headers_s=exchange.headers_s,
         first_token_s=exchange.first_token_s,
     )
-
-
-def _facts(value: Any, redactor: Redactor) -> Any:
-    """An exchange as plain data, without the texts and messages in it; what a provider said is redacted."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        shown = {}
-        for field in dataclasses.fields(value):
-            if field.name not in _NOT_STORED:
-                item = getattr(value, field.name)
-                said = field.metadata.get("said") and isinstance(item, str)
-                shown[field.name] = redactor.text(item, _SAID_LIMIT) if said else _facts(item, redactor)
-        return shown
-    if isinstance(value, frozenset):
-        return sorted(value)
-    if isinstance(value, tuple):
-        return [_facts(item, redactor) for item in value]
-    return value.value if isinstance(value, Enum) else value
 
 
 def uuid7(moment: datetime) -> UUID:

@@ -45,4 +45,4 @@ def replay_reason(refusal: Refusal) -> str | None:
     """The reason beside `history_rejected`. Wording only fills it in: it decided nothing."""
     if _REASONING.search(refusal.text):
         return "reasoning_replay_invalid" if _INVALID.search(refusal.text) else "reasoning_replay_required"
-    return refusal.reason
+    return refusal.replay_reason or refusal.reason

@@ -58,6 +58,7 @@ class Refusal:
     `hint` is what is said at the end of the ladder when every rung and the control shared the refusal (a bare
     404 speaks of the path, a bare 503 of capacity). `status` is the status that counts: the HTTP status, or the
     one inside the body. `text` is the provider's own message: hostile, unredacted, never stored as it stands.
+    `replay_reason` is what it said of replayed reasoning, where the text wasn't kept.
     """
 
     status: int | None
@@ -69,6 +70,7 @@ class Refusal:
     could_pass: bool = False
     names_stream_options: bool = False
     text: str = ""
+    replay_reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ import pytest
 from service.contracts import CONTRACTS
 from service.demo.scenario import Scenario
 from service.dialects import DIALECTS
+from service.facts import Lack
 from service.model import Credentials, Route, Secret, TokenCap, Verdict
 from service.probe import Moment, Prober
+from service.rejudge import try_again
 from service.transport import Transport
 from tests.peer import load_corpus, playing
 
@@ -56,6 +58,16 @@ def fill(text: str) -> str:
         text = text.replace(placeholder, value)
     assert "{{KEY" not in text
     return text
+
+
+def judged_again(verdict: Verdict) -> str | None:
+    """What is wrong with the verdict that the stored facts give on their own."""
+    again = try_again(verdict.contract, json.loads(json.dumps(verdict.facts)))
+    if isinstance(again, Lack):
+        return f"it can't be judged again: {again}"
+    now, then = again.conclusion, (verdict.status, verdict.rule_id, verdict.reason, verdict.quirks)
+    read = (now.status, now.rule_id, now.reason, again.quirks)
+    return None if read == then else f"judged again it reads {read}, not {then}"
 
 
 def mismatches(expect: dict[str, Any], verdict: Verdict, seconds: float) -> list[str]:
@@ -101,6 +113,8 @@ async def test_scenario(scenario: Scenario) -> None:
     wrong = mismatches(scenario.expect, probed.verdict, seconds)
     if sent != probed.verdict.requests:
         wrong.append(f"the provider saw {sent} requests, the verdict says {probed.verdict.requests}")
+    if differs := judged_again(probed.verdict):
+        wrong.append(differs)
     assert not wrong, "\n".join([scenario.id, *wrong, probed.verdict.rule_id, str(probed.verdict.rungs)])
 
 
