@@ -1,0 +1,36 @@
+"""Templates into answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from service.web import views
+
+HERE = Path(__file__).parent
+REFRESH_S = 15
+
+
+class Templates:
+    """The templates, compiled once. Everything is escaped, and a missing name is an error."""
+
+    def __init__(self) -> None:
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._templates.filters["timing"] = views.timing
+
+    def render(
+        self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **names: Any
+    ) -> HTMLResponse:
+        text = self._templates.get_template(template).render(refresh_s=REFRESH_S, status=status, **names)
+        return HTMLResponse(text, status_code=status, headers={"cache-control": "no-store", **(headers or {})})
