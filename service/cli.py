@@ -126,7 +126,7 @@ def serve(
     """Probe the configured routes on a clock, and serve pages and metrics. SIGTERM and Ctrl-C drain and stop."""
     from service import bootstrap
 
-    loaded = _load(config)
+    loaded = _load(config, serving=True)
     bootstrap.set_up_logs(level=logging.getLevelNamesMapping()[log_level.name])
     _run(bootstrap.serve(loaded, probes=role is not Role.WEB, web=role is not Role.PROBER))
 
@@ -183,10 +183,10 @@ def config_check(config: ConfigFile) -> None:
     typer.echo(f"{config}: {len(loaded.routes)} routes, hash {loaded.hash}")
 
 
-def _load(path: Path) -> Config:
+def _load(path: Path, *, serving: bool = False) -> Config:
     """The configuration, or all of its mistakes on stderr and exit 2. Warnings go to stderr."""
     try:
-        loaded = load(path, os.environ)
+        loaded = load(path, os.environ, serving=serving)
     except ConfigError as error:
         _stop(str(error))
     for warning in loaded.warnings:

@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from service.config import secret_refs, settings
+from service.config import secret_refs
+from service.config.limits import read_hosts, read_providers
 from service.config.mistakes import COMMAND_LINE, ConfigError, Mistake, Notes, dotted
 from service.config.routes import Inherited, read_defaults, read_route, read_routes
-from service.config.schema import SECTIONS, SECTIONS_NOT_YET
+from service.config.schema import SECTIONS
 from service.config.sections import unknown_key
 from service.config.settings import ServiceSettings, read_settings
 from service.config.values import slug
 from service.config.yaml_loader import read
-from service.model import Route
+from service.model import Limit, Route
 
 
 @dataclass(frozen=True)
 class Config:
     """A configuration without mistakes. `hash` is that of the file's bytes: another hash, another configuration.
 
-    `warnings` are sentences about what works only in part, such as a key that isn't there now.
+    `warnings` are sentences about what works only in part, such as a key that isn't there now. `limits` are those of
+    providers and hosts that routes have; `status_urls` are by provider.
     """
 
     service: ServiceSettings
     routes: tuple[Route, ...]
     warnings: tuple[str, ...]
     hash: str
+    limits: tuple[Limit, ...] = ()
+    status_urls: Mapping[str, str] = field(default_factory=dict)
 
 
-def load(path: Path, environ: Mapping[str, str]) -> Config:
-    """Read the file under the variables of `environ`. Raises `ConfigError` with every mistake there is."""
+def load(path: Path, environ: Mapping[str, str], *, serving: bool = False) -> Config:
+    """Read the file under the variables of `environ`. Raises `ConfigError` with every mistake there is.
+
+    `serving`: it is to be served, so that the embedded server needs leave to run under Kubernetes.
+    """
     content = read_content(path)
     document = read(content)
     notes = Notes(str(path), document.lines, document.unread)
@@ -44,14 +51,32 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
             notes.add((), "is empty" if data is None else "must be a mapping of service, defaults and routes")
         raise ConfigError(notes.mistakes)
     for key in data.keys() - SECTIONS:
-        notes.add((key,), unknown_key(key, SECTIONS, SECTIONS_NOT_YET))
-    service = read_settings(data.get("service"), environ, notes)
+        notes.add((key,), unknown_key(key, SECTIONS))
+    service = read_settings(data.get("service"), environ, notes, serving=serving)
     inherited = read_defaults(data.get("defaults"), service, notes)
     routes = read_routes(data.get("routes"), inherited, notes)
+    of_providers, status_urls = read_providers(data.get("providers"), routes, notes)
+    limits = (*of_providers, *read_hosts(data.get("hosts"), routes, notes))
     if notes.mistakes:
         raise ConfigError(notes.mistakes)
-    warnings = (*settings.warnings(environ), *secret_refs.warnings(routes, environ))
-    return Config(service, routes, warnings, content_hash(content))
+    warnings = (*map(str, sorted(set(notes.warnings))), *secret_refs.warnings(routes, environ))
+    return Config(service, routes, warnings, content_hash(content), limits, status_urls)
+
+
+def changes_needing_restart(old: Config, new: Config) -> tuple[str, ...]:
+    """The settings of the service that differ and that a running process can't take up."""
+    before, after = _fixed(old.service), _fixed(new.service)
+    return tuple(name for name in before if before[name] != after[name])
+
+
+def _fixed(settings: ServiceSettings) -> dict[str, object]:
+    return {
+        "listen": (settings.host, settings.port),
+        "database_url": settings.database_url,
+        "data_dir": settings.data_dir,
+        "location": settings.location,
+        "allow_embedded": settings.allow_embedded,
+    }
 
 
 def read_content(path: Path) -> bytes:

@@ -17,9 +17,11 @@ Loc = tuple[str | int, ...]
 
 ENVIRONMENT = "environment"
 COMMAND_LINE = "command line"
-NOT_YET = "not supported by this version yet"
 
-_WORD = re.compile(r"[A-Za-z_-]{1,40}|[A-Za-z0-9_.-]{1,12}")
+_WORD = re.compile(
+    r"[A-Za-z_-]{1,40}|[A-Za-z0-9_.-]{1,12}"
+    r"|(?:(?:[a-z0-9-]{1,20}\.){1,6}[a-z]{2,12}|[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?::[0-9]{1,5})?"  # a host
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +47,7 @@ class ConfigError(Exception):
 
 
 class Notes:
-    """Mistakes of one file as they are found. `lines` gives the line of each key.
+    """Mistakes and warnings of one file as they are found. `lines` gives the line of each key.
 
     Nothing more is noted for a place in `unread`: what stands there could not be read, and that is noted already.
     """
@@ -55,6 +57,7 @@ class Notes:
         self.lines = lines or {}
         self.unread = unread
         self.mistakes: list[Mistake] = []
+        self.warnings: list[Mistake] = []
 
     def line(self, loc: Loc) -> int:
         """The line of a key, or of the nearest one around it."""
@@ -66,8 +69,15 @@ class Notes:
         if loc not in self.unread:
             self.mistakes.append(Mistake(self.file, self.line(loc), dotted(loc), message))
 
+    def warn(self, loc: Loc, message: str) -> None:
+        """Note what is taken, but is hardly meant."""
+        self.warnings.append(Mistake(self.file, self.line(loc), dotted(loc), message))
+
     def add_variable(self, name: str, message: str) -> None:
         self.mistakes.append(Mistake(ENVIRONMENT, 0, name, message))
+
+    def warn_variable(self, name: str, message: str) -> None:
+        self.warnings.append(Mistake(ENVIRONMENT, 0, name, message))
 
 
 def dotted(loc: Loc) -> str:

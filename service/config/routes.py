@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +16,7 @@ from service.config.schema import DefaultsSection, RouteSection
 from service.config.sections import validate
 from service.config.settings import ServiceSettings
 from service.config.values import CREDENTIAL_HEADERS, slug
-from service.model import Auth, ContractUse, Route, SecretRef, TokenCap
+from service.model import Auth, Budget, ContractUse, Price, Route, SecretRef, TokenCap
 
 Problem = tuple[Loc, str]
 
@@ -64,7 +65,8 @@ def read_routes(raw: object, inherited: Inherited, notes: Notes) -> tuple[Route,
 
 
 def read_route(raw: object, loc: Loc, inherited: Inherited, notes: Notes) -> Route | None:
-    """One route. Mistakes go to `notes`, and what they spoil has its default; None: it has no usable id."""
+    """One route. Mistakes go to `notes`, and what they spoil has its default, but that mistaken contracts are none;
+    None: it has no usable id."""
     own = raw if isinstance(raw, dict) else {}
     section, bad = validate(RouteSection, {**inherited.keys, **own} if own else raw, loc, notes)
     if not own:
@@ -78,6 +80,7 @@ def read_route(raw: object, loc: Loc, inherited: Inherited, notes: Notes) -> Rou
         *_freshness_problems(section, uses, own, bad, loc),
     ):
         notes.add(*problem)
+    _check_budget(section, uses, own, bad, loc, notes)
     if bad & {"name", "id"}:
         return None
     route_id = section.id or slug(section.name)
@@ -107,7 +110,9 @@ def read_route(raw: object, loc: Loc, inherited: Inherited, notes: Notes) -> Rou
         interval=section.interval,
         fresh_for=section.fresh_for,
         expires_after=section.expires_after,
-        contracts=uses,
+        contracts=() if "contracts" in bad else uses,
+        budget=Budget(**section.budget.model_dump()) if section.budget else None,
+        price=Price(**section.price.model_dump()) if section.price else None,
         tags=tuple(section.tags),
     )
 
@@ -201,3 +206,21 @@ def _freshness_problems(
     for key, message in found.items():
         mine = own.keys() & {key, "interval", "contracts", "fresh_for"}
         yield (*(loc if mine else ("defaults",)), key), message
+
+
+def _check_budget(
+    section: RouteSection, uses: tuple[ContractUse, ...], own: Mapping[str, Any], bad: set[str], loc: Loc, notes: Notes
+) -> None:
+    """One probe of each required contract must fit into a day's requests; that all of the probes do is wished for."""
+    most = section.budget.requests_per_day if section.budget is not None else None
+    if most is None or bad & {"budget", "contracts", "required", "interval"}:
+        return
+    mine = own.keys() & {"budget", "contracts", "required", "interval"}
+    place: Loc = (*(loc if mine else ("defaults",)), "budget", "requests_per_day")
+    needed = sum(contracts.CONTRACTS[use.name].max_requests for use in uses if use.required)
+    probes = sum(timedelta(days=1) / (section.interval * use.every) for use in uses)
+    if most < needed:
+        notes.add(place, f"one probe of each required contract may take {needed} requests in all: must be at least that")
+    elif most < probes:
+        wanted = math.ceil(round(probes, 6))
+        notes.warn(place, f"the intervals take at least {wanted} requests a day: they will be stretched")

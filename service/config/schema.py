@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.config.durations import Duration, Span
+from service.config.quantities import Count, Size
 from service.config.values import (
     MINIMUM_TOKEN_CAP,
     AbsolutePath,
@@ -20,6 +21,7 @@ from service.config.values import (
     BodyKey,
     CertificateFile,
     ContractName,
+    Currency,
     DatabaseUrl,
     DialectName,
     FieldName,
@@ -41,26 +43,28 @@ from service.config.values import (
 
 
 class Section(BaseModel):
-    """A mapping of the file. `REQUIRED` keys must be there; `NOT_YET` keys are planned and refused for now."""
+    """A mapping of the file. `REQUIRED` keys must be there."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
     REQUIRED: ClassVar[tuple[str, ...]] = ()
-    NOT_YET: ClassVar[frozenset[str]] = frozenset()
 
 
 class ServiceSection(Section):
-    NOT_YET = frozenset({"read_token_env", "read_token_file", "operate_token_env", "operate_token_file"})
-
     listen: Listen = ("127.0.0.1", 8080)
     external_url: SiteUrl | None = None
     database_url: DatabaseUrl | None = None
     database_url_file: AbsolutePath | None = None
     location: Label = "default"
     egress_check: list[PlainUrl] = []
+    read_token_env: Variable | None = None
+    read_token_file: AbsolutePath | None = None
+    operate_token_env: Variable | None = None
+    operate_token_file: AbsolutePath | None = None
     public_status: bool = True
     proxy: ProxyUrl | None = None
     ca_file: CertificateFile | None = None
     allow_embedded: bool = False
+    max_raw_bytes: Size | None = Field(default=None, description="raw verdicts are kept 30 days, or up to this size")
 
 
 class TokenCapSection(Section):
@@ -88,6 +92,17 @@ class SecretSection(Section):
     file: AbsolutePath | None = None
 
 
+class BudgetSection(Section):
+    tokens_per_day: Count | None = None
+    requests_per_day: Count | None = None
+
+
+class PriceSection(Section):
+    input_per_million: float = Field(ge=0, le=100_000)
+    output_per_million: float = Field(ge=0, le=100_000)
+    currency: Currency = "USD"
+
+
 class DefaultsSection(Section):
     interval: Duration = timedelta(minutes=5)
     fresh_for: Span = 3.0
@@ -98,12 +113,13 @@ class DefaultsSection(Section):
     parallel_tool_calls: bool | None = None
     include_usage: bool = True
     token_cap: TokenCapSection = TokenCapSection()
+    budget: BudgetSection | None = Field(default=None, description="the most that may be spent in a UTC day")
+    price: PriceSection | None = Field(default=None, description="shown as money; limits nothing")
 
 
 class RouteSection(DefaultsSection):
     REQUIRED = ("name", "dialect", "base_url", "model")
     model_config = ConfigDict(json_schema_extra={"required": list(REQUIRED)})
-    NOT_YET = frozenset({"budget", "price"})
 
     name: Text = Field(default_factory=str, max_length=200)
     id: Identifier | None = Field(default=None, description="default: the name in lower case, other characters as -")
@@ -124,16 +140,26 @@ class RouteSection(DefaultsSection):
     tags: Tags = []
 
 
+class HostSection(Section):
+    max_concurrency: int | None = Field(default=None, ge=1, le=10_000)
+    max_requests_per_minute: int | None = Field(default=None, ge=1, le=100_000)
+
+
+class ProviderSection(HostSection):
+    status_url: PlainUrl | None = Field(default=None, description="where the provider tells of its outages")
+
+
 class _File(Section):
     model_config = ConfigDict(title="routeproof.yaml")
 
     service: ServiceSection = ServiceSection()
     defaults: DefaultsSection = DefaultsSection()
+    providers: dict[str, ProviderSection] = {}
+    hosts: dict[str, HostSection] = Field(default={}, description="HOST or HOST:PORT, as base_url has it")
     routes: list[RouteSection] = Field(min_length=1)
 
 
 SECTIONS = frozenset(_File.model_fields)
-SECTIONS_NOT_YET = frozenset({"providers"})
 
 
 def json_schema() -> dict[str, Any]:

@@ -30,7 +30,7 @@ def credentials(route: Route, environ: Mapping[str, str]) -> Credentials:
     missing: list[str] = []
     for ref in references(route):
         try:
-            found[ref] = _read(ref, environ)
+            found[ref] = read_secret(ref, environ)
         except UnsendableError as error:
             missing.append(f"{ref} ({error})")
         except UnreadableError:
@@ -56,7 +56,7 @@ def warnings(routes: Sequence[Route], environ: Mapping[str, str]) -> Iterator[st
     for ref, ids in users.items():
         some = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
         try:
-            secret = _read(ref, environ)
+            secret = read_secret(ref, environ)
         except UnreadableError as error:
             yield f"{ref} {error}: nothing is sent to {some}"
         else:
@@ -79,7 +79,8 @@ def read_file(path: str) -> str:
         raise UnsendableError("isn't UTF-8 text") from None
 
 
-def _read(ref: SecretRef, environ: Mapping[str, str]) -> Secret:
+def read_secret(ref: SecretRef, environ: Mapping[str, str]) -> Secret:
+    """The secret as it is now. Raises `UnreadableError`."""
     if ref.env is not None and ref.env not in environ:
         raise UnreadableError("is not set")
     value = environ[ref.env] if ref.env is not None else read_file(ref.file or "")

@@ -8,8 +8,15 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from service.config.mistakes import NOT_YET, Loc, Notes, did_you_mean
-from service.config.schema import ContractSection, SecretSection, Section, TokenCapSection
+from service.config.mistakes import Loc, Notes, did_you_mean
+from service.config.schema import (
+    BudgetSection,
+    ContractSection,
+    PriceSection,
+    SecretSection,
+    Section,
+    TokenCapSection,
+)
 
 S = TypeVar("S", bound=Section)
 
@@ -18,7 +25,9 @@ _LITERAL_KEY = (
     " or into a file and name that with api_key_file"
 )
 _INNER: Mapping[str, type[Section]] = {
+    "budget": BudgetSection,
     "contracts": ContractSection,
+    "price": PriceSection,
     "secret_headers": SecretSection,
     "token_cap": TokenCapSection,
 }
@@ -65,14 +74,12 @@ def validate(model: type[S], raw: object, loc: Loc, notes: Notes) -> tuple[S, se
 def _message(model: type[Section], path: Loc, details: ErrorDetails) -> str:
     if details["type"] == "extra_forbidden":
         inner = model if len(path) == 1 else _INNER[str(path[0])]
-        return unknown_key(str(path[-1]), inner.model_fields, inner.NOT_YET)
+        return unknown_key(str(path[-1]), inner.model_fields)
     return _WORDS[details["type"]](details.get("ctx", {}))
 
 
-def unknown_key(key: str, known: Mapping[str, object] | frozenset[str], not_yet: frozenset[str]) -> str:
+def unknown_key(key: str, known: Mapping[str, object] | frozenset[str]) -> str:
     """Why a key isn't taken, and what may have been meant."""
-    if key in not_yet:
-        return NOT_YET
     if key == "api_key":
         return _LITERAL_KEY
     return f"unknown key{did_you_mean(key, known)}"

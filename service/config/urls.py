@@ -10,12 +10,20 @@ _SECRET_WORDS = frozenset(
     | {"password", "pwd", "secret", "sig", "signature", "token"}
 )
 HIDDEN = "***"
+_PORTS = {"https": 443, "http": 80}
 
 
 def looks_secret(name: str) -> bool:
     """Whether a query parameter or header of this name usually carries a secret: `api_key`, `accessToken`, `sig`."""
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", name).lower()
     return any(word in _SECRET_WORDS for word in re.split(r"[^a-z0-9]+", words)) or words.endswith(("key", "token"))
+
+
+def host_and_port(url: str) -> str:
+    """`api.example.com:443`: the host of an http(s) URL in lower case, with its port, which may be the scheme's."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
 
 
 def redacted_url(url: str) -> str:

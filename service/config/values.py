@@ -13,7 +13,7 @@ from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSc
 
 from service import contracts, dialects
 from service.config.mistakes import did_you_mean, refuse
-from service.config.urls import looks_secret
+from service.config.urls import host_and_port, looks_secret
 from service.model import Auth, Secret
 
 MINIMUM_TOKEN_CAP = 1024
@@ -126,6 +126,18 @@ def _site(value: str) -> str:
     return f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
 
 
+def hosts_of(key: str) -> tuple[str, ...]:
+    """The hosts that `HOST` or `HOST:PORT` stands for, each with its port: without one, the ports of https and http."""
+    wanted = "must be HOST or HOST:PORT, as base_url has it"
+    try:
+        url = _check_url(f"https://{key}")
+    except ValueError:
+        refuse(wanted)
+    if url.netloc != key or key.endswith(":"):
+        refuse(wanted)
+    return tuple(dict.fromkeys(host_and_port(f"{scheme}://{key}") for scheme in ("https", "http")))
+
+
 def _listen(value: object) -> tuple[str, int]:
     host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -226,6 +238,7 @@ Variable = Annotated[
 ]
 AbsolutePath = Annotated[str, _like(r"/[^\x00-\x1f]+", "must be an absolute path, never the secret itself")]
 CertificateFile = Annotated[str, AfterValidator(_certificate_file)]
+Currency = Annotated[str, _like(r"[A-Z]{3}", "must be three capital letters, such as USD")]
 FieldName = Annotated[str, _like(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "must be the name of a field of the request")]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ProxyUrl = Annotated[str, AfterValidator(_proxy)]

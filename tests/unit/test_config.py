@@ -19,11 +19,25 @@ from hypothesis import strategies as st
 
 from service import config as door
 from service.config import ConfigError, adhoc_route, cells, credentials, fingerprint, load
-from service.config.schema import DefaultsSection, RouteSection, ServiceSection
-from service.model import Auth, Cell, ContractUse, Credentials, Route, RouteRow, Secret, SecretRef, TokenCap
+from service.config.schema import DefaultsSection, HostSection, ProviderSection, RouteSection, ServiceSection
+from service.model import (
+    Auth,
+    Budget,
+    Cell,
+    ContractUse,
+    Credentials,
+    Limit,
+    Price,
+    Route,
+    RouteRow,
+    Secret,
+    SecretRef,
+    TokenCap,
+)
 
 CASES = Path(__file__).parent / "config_cases"
 HOME = {"HOME": "/home/probe"}
+FULL = HOME | {"READ_TOKEN": "read-0123456789a", "OPERATE_TOKEN": "operate-01234567"}
 ROUTE = "name: one, dialect: openai-chat, base_url: 'https://api.example.com/v1', model: m"
 
 
@@ -31,9 +45,12 @@ ROUTE = "name: one, dialect: openai-chat, base_url: 'https://api.example.com/v1'
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fixed names, so that a new contract or dialect doesn't change the messages pinned here."""
     contracts = {
-        "native_tools": SimpleNamespace(every=1, required=True),
-        "agent_turn": SimpleNamespace(every=12, required=True),
-        "undeclared_tool_history": SimpleNamespace(every=12, required=False),
+        name: SimpleNamespace(name=name, every=every, required=required, max_requests=max_requests)
+        for name, every, required, max_requests in (
+            ("native_tools", 1, True, 5),
+            ("agent_turn", 12, True, 9),
+            ("undeclared_tool_history", 12, False, 8),
+        )
     }
     monkeypatch.setattr("service.contracts.CONTRACTS", contracts)
     dialects = {
@@ -137,6 +154,9 @@ def test_a_secret_in_the_wrong_place_of_a_route_is_never_repeated(tmp_path: Path
         "? [{}]\n: x\n",
         *(f"service: {{{{{key}: {{{{{{0}}: x}}}}}}}}\n" for key in ServiceSection.model_fields),
         *(f"defaults: {{{{{key}: {{}}}}}}\n" for key in DefaultsSection.model_fields),
+        *(f"{key}: {{{{{{0}}: {{{{{{0}}: x}}}}, a: {{0}}}}}}\n" for key in ("providers", "hosts")),
+        *(f"providers: {{{{a: {{{{{key}: {{}}}}}}}}}}\n" for key in ProviderSection.model_fields),
+        *(f"hosts: {{{{a: {{{{{key}: {{}}}}}}}}}}\n" for key in HostSection.model_fields),
     ],
 )
 def test_a_secret_in_the_wrong_place_of_the_file_is_never_repeated(tmp_path: Path, text: str, secret: str) -> None:
@@ -162,6 +182,9 @@ PLACES = [
     *(("service", key) for key in ServiceSection.model_fields),
     *(("defaults", key) for key in DefaultsSection.model_fields),
     *(("route", key) for key in RouteSection.model_fields),
+    *(("api.example.com", key) for key in ProviderSection.model_fields),
+    ("providers", "api.example.com"),
+    ("hosts", "api.example.com"),
 ]
 
 
@@ -171,9 +194,12 @@ def test_whatever_a_key_holds_it_is_taken_or_a_mistake(
     place: tuple[str, str], value: object, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     route: dict[str, object] = yaml.safe_load(f"{{{ROUTE}}}")
-    sections: dict[str, dict[str, object]] = {"service": {}, "defaults": {}, "route": route}
-    sections[place[0]][place[1]] = value
-    content = {"service": sections["service"], "defaults": sections["defaults"], "routes": [route]}
+    limits: dict[str, object] = {}
+    content: dict[str, Any] = {"service": {}, "defaults": {}, "providers": {}, "hosts": {}, "routes": [route]}
+    section = {"route": route, "api.example.com": limits}.get(place[0])
+    if place[0] == "api.example.com":
+        content["providers"] = content["hosts"] = {"api.example.com": limits}
+    (content[place[0]] if section is None else section)[place[1]] = value
     path = write(tmp_path_factory.getbasetemp(), json.dumps(content))
     with suppress(ConfigError):
         load(path, HOME)
@@ -183,15 +209,19 @@ def test_whatever_a_key_holds_it_is_taken_or_a_mistake(
 
 
 def test_every_supported_key() -> None:
-    config = load(CASES / "full.yaml", HOME)
+    config = load(CASES / "full.yaml", FULL)
     service = config.service
     assert (service.host, service.port, service.external_url) == ("::1", 9090, "https://probe.example.com")
     assert service.database_url == Secret("postgresql://probe:hunter22@db.example.com/routeproof")
     assert service.location == "eu-1"
     assert service.egress_check == ("https://one.example.com/up", "https://two.example.com/up")
     assert (service.public_status, service.allow_embedded) == (False, True)
+    assert (service.read_token, service.operate_token) == (Secret("read-0123456789a"), Secret("operate-01234567"))
+    assert service.max_raw_bytes == 20_000_000_000
     assert service.proxy == "http://proxy.example.com:3128"
     assert service.data_dir == Path("/home/probe/.local/share/routeproof")
+    assert config.limits == (Limit("provider", "example", 4, 60), Limit("host", "[::1]:8000", 2, None))
+    assert config.status_urls == {"example": "https://status.example.com/"}
     assert config.routes == (
         Route(
             id="example-big-model",
@@ -213,6 +243,8 @@ def test_every_supported_key() -> None:
                 ContractUse("native_tools", every=1, required=True),
                 ContractUse("undeclared_tool_history", every=6, required=False),
             ),
+            budget=Budget(tokens_per_day=200_000, requests_per_day=400),
+            price=Price(0.15, 0.6),
         ),
         Route(
             id="second.route",
@@ -237,6 +269,8 @@ def test_every_supported_key() -> None:
             fresh_for=timedelta(hours=1, minutes=30),
             expires_after=timedelta(days=2),
             contracts=(ContractUse("agent_turn", 12, required=False), ContractUse("native_tools", 2, required=False)),
+            budget=Budget(requests_per_day=2000),
+            price=Price(1.0, 2.0, "EUR"),
             tags=("prod", "eu"),
         ),
     )
@@ -251,6 +285,8 @@ def test_a_route_of_four_keys_has_the_documented_defaults(tmp_path: Path) -> Non
     assert config.service.location == "default"
     assert config.service.public_status is True
     assert config.service.allow_embedded is False
+    assert config.service.read_token is config.service.operate_token is config.service.max_raw_bytes is None
+    assert (config.limits, config.status_urls) == ((), {})
     assert config.routes == (
         Route(
             id="one",
@@ -371,6 +407,8 @@ def test_a_header_must_not_stand_where_the_dialect_or_the_route_sends_the_creden
 
 # --- durations --------------------------------------------------------------------------------------------
 
+A_TOKEN = "must hold at least 16 characters: ASCII, no space"
+A_SIZE = "must be a number of bytes or a size with its unit, such as 500MB, 20GB or 1TiB"
 A_DURATION = "must be a duration with its unit, such as 500ms, 60s, 5m, 1h30m or 2d"
 
 
@@ -434,6 +472,8 @@ def test_a_shown_duration_is_read_as_the_same(milliseconds: int) -> None:
         ("PUBLIC_STATUS", "true", "public_status", True),
         ("PROXY", "http://p:1", "proxy", "http://p:1"),
         ("ALLOW_EMBEDDED", "true", "allow_embedded", True),
+        ("MAX_RAW_BYTES", "2GiB", "max_raw_bytes", 2 * 1024**3),
+        ("MAX_RAW_BYTES", "2000000", "max_raw_bytes", 2_000_000),
         ("DATA_DIR", "/srv/data", "data_dir", Path("/srv/data")),
         ("DATA_DIR", "here", "data_dir", Path("here").absolute()),
         ("LOCATION", "", "location", "file"),
@@ -477,7 +517,17 @@ def test_the_variable_of_the_database_replaces_both_keys_of_the_file(tmp_path: P
             {"DATABASE_URL": "postgresql:///x", "DATABASE_URL_FILE": "/x"},
             "ROUTEPROOF_DATABASE_URL_FILE: database_url is given too: keep one of the two",
         ),
-        ({"READ_TOKEN_ENV": "TOKEN"}, "ROUTEPROOF_READ_TOKEN_ENV: not supported by this version yet"),
+        ({"READ_TOKEN_ENV": "TOKEN"}, "ROUTEPROOF_READ_TOKEN_ENV: the variable is not set"),
+        ({"READ_TOKEN_ENV": "HOME"}, f"ROUTEPROOF_READ_TOKEN_ENV: the variable {A_TOKEN}"),
+        (
+            {"OPERATE_TOKEN_FILE": "/nonexistent"},
+            "ROUTEPROOF_OPERATE_TOKEN_FILE: the file can't be read (No such file or directory)",
+        ),
+        (
+            {"OPERATE_TOKEN_ENV": "TOKEN", "OPERATE_TOKEN_FILE": "/nonexistent"},
+            "ROUTEPROOF_OPERATE_TOKEN_FILE: operate_token_env is given too: keep one of the two",
+        ),
+        ({"MAX_RAW_BYTES": "20G"}, f"ROUTEPROOF_MAX_RAW_BYTES: {A_SIZE}"),
     ],
 )
 def test_a_bad_variable_is_a_mistake_that_names_it(tmp_path: Path, environ: dict[str, str], message: str) -> None:
@@ -489,7 +539,7 @@ def test_a_bad_variable_is_a_mistake_that_names_it(tmp_path: Path, environ: dict
 def test_a_variable_that_is_nearly_ours_warns_and_others_do_not(tmp_path: Path) -> None:
     environ = {"ROUTEPROOF_LISTNE": "x", "ROUTEPROOF_PORT": "tcp://10.0.0.1:80", "ROUTEPROOF_SERVICE_HOST": "10.0.0.1"}
     assert load(write(tmp_path, f"routes: [{{{ROUTE}}}]"), HOME | environ).warnings == (
-        "ROUTEPROOF_LISTNE isn't a setting and is ignored; did you mean ROUTEPROOF_LISTEN?",
+        "environment: ROUTEPROOF_LISTNE: isn't a setting and is ignored; did you mean ROUTEPROOF_LISTEN?",
     )
 
 
@@ -581,6 +631,7 @@ def test_what_makes_another_fingerprint(change: dict[str, Any]) -> None:
         {"interval": timedelta(1), "fresh_for": 9.0, "expires_after": timedelta(99), "deadline": timedelta(seconds=1)},
         {"contracts": (ContractUse("native_tools"),)},
         {"proxy": "http://p:1", "ca_file": "/ca.pem", "served_model_pattern": "x"},
+        {"budget": Budget(tokens_per_day=1, requests_per_day=1), "price": Price(1.0, 2.0)},
     ],
 )
 def test_what_keeps_the_fingerprint(change: dict[str, Any]) -> None:
@@ -591,7 +642,7 @@ def test_what_keeps_the_fingerprint(change: dict[str, Any]) -> None:
 
 
 def test_cells_have_their_own_interval_and_freshness() -> None:
-    config = load(CASES / "full.yaml", HOME)
+    config = load(CASES / "full.yaml", FULL)
     first, second = config.routes
     minutes = timedelta(minutes=1)
     assert cells(config) == (
@@ -605,6 +656,11 @@ def test_cells_have_their_own_interval_and_freshness() -> None:
             fresh_for=20 * minutes,
             expires_after=240 * minutes,
             deadline=timedelta(seconds=90),
+            provider="api.example.com",
+            host="api.example.com:443",
+            credential="env:BIG_KEY",
+            max_requests=5,
+            route_interval=10 * minutes,
         ),
         Cell(
             route_id="example-big-model",
@@ -616,6 +672,11 @@ def test_cells_have_their_own_interval_and_freshness() -> None:
             fresh_for=120 * minutes,
             expires_after=240 * minutes,
             deadline=timedelta(seconds=90),
+            provider="api.example.com",
+            host="api.example.com:443",
+            credential="env:BIG_KEY",
+            max_requests=8,
+            route_interval=10 * minutes,
         ),
         Cell(
             route_id="second.route",
@@ -627,6 +688,11 @@ def test_cells_have_their_own_interval_and_freshness() -> None:
             fresh_for=90 * minutes,
             expires_after=timedelta(days=2),
             deadline=timedelta(milliseconds=500),
+            provider="example",
+            host="[::1]:8000",
+            credential="file:/nonexistent/key",
+            max_requests=9,
+            route_interval=minutes,
         ),
         Cell(
             route_id="second.route",
@@ -638,12 +704,17 @@ def test_cells_have_their_own_interval_and_freshness() -> None:
             fresh_for=90 * minutes,
             expires_after=timedelta(days=2),
             deadline=timedelta(milliseconds=500),
+            provider="example",
+            host="[::1]:8000",
+            credential="file:/nonexistent/key",
+            max_requests=5,
+            route_interval=minutes,
         ),
     )
 
 
 def test_rows_show_redacted_urls() -> None:
-    assert door.route_rows(load(CASES / "full.yaml", HOME)) == (
+    assert door.route_rows(load(CASES / "full.yaml", FULL)) == (
         RouteRow(
             id="example-big-model",
             name="Example / Big Model",
@@ -652,6 +723,11 @@ def test_rows_show_redacted_urls() -> None:
             model="big",
             url="https://api.example.com/v1?api-version=3&code=***",
             tags=(),
+            tokens_per_day=200_000,
+            requests_per_day=400,
+            input_per_million=0.15,
+            output_per_million=0.6,
+            currency="USD",
         ),
         RouteRow(
             id="second.route",
@@ -661,6 +737,11 @@ def test_rows_show_redacted_urls() -> None:
             model="1.10",
             url="http://[::1]:8000/v1",
             tags=("prod", "eu"),
+            requests_per_day=2000,
+            input_per_million=1.0,
+            output_per_million=2.0,
+            currency="EUR",
+            status_url="https://status.example.com/",
         ),
     )
 
