@@ -39,13 +39,13 @@ T = TypeVar("T")
 
 
 class Lack(StrEnum):
-    """Why something can't be concluded from stored facts."""
+    """Why nothing can be concluded from stored facts."""
 
-    NONE = "no facts were stored with them"
-    TOO_OLD = "an earlier version recorded less than judging needs"
-    TOO_NEW = "they hold words that this version doesn't know"
-    NAMES = "redaction changed a model's name in them"
-    CONTRACT = "this version has no such contract"
+    NO_FACTS = "no_facts"  # none were stored
+    TOO_OLD = "too_old"  # recorded by a version that kept less than is needed now
+    TOO_NEW = "too_new"  # in words of a version to come
+    NAMES_REDACTED = "names_redacted"  # redaction changed a model's name, so that names can't be compared
+    UNKNOWN_CONTRACT = "unknown_contract"  # nobody asks it now
 
 
 class NotRecorded(Exception):  # noqa: N818 - a state of the world, not a mistake
@@ -95,10 +95,10 @@ def record(
 def recall(facts: Mapping[str, Any]) -> Observed:
     """What `record` recorded. Raises `NotRecorded` when that was less than is needed, or in words not known here."""
     if not facts:
-        raise NotRecorded(Lack.NONE)
+        raise NotRecorded(Lack.NO_FACTS)
     try:
         if not facts["names_whole"]:
-            raise NotRecorded(Lack.NAMES)
+            raise NotRecorded(Lack.NAMES_REDACTED)
         return Observed(
             route=_route(facts["route"]),
             exchanges=tuple(_exchange(stored) for stored in facts["exchanges"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, timedelta
 from uuid import UUID
 
@@ -12,7 +12,8 @@ from sqlalchemy.exc import DataError, IntegrityError, OperationalError, Statemen
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from service.model import Cell, Claim, RouteRow, Snapshot, StoredVerdict, Transition, Verdict
-from service.store import cells, claims, partitions, transitions, verdicts
+from service.rejudge import Recorded
+from service.store import cells, claims, facts, partitions, transitions, verdicts
 from service.store import snapshot as snapshots
 from service.store.rows import without_details
 
@@ -92,6 +93,24 @@ class Store:
         """The newest changes of standing verdicts, of one route or of all, newest first."""
         async with self._engine.begin() as connection:
             return await transitions.history(connection, route_id, limit)
+
+    async def recorded(
+        self,
+        since: timedelta | None = None,
+        route_id: str | None = None,
+        contract: str | None = None,
+        page: int = facts.PAGE,
+    ) -> AsyncIterator[list[Recorded]]:
+        """The verdicts of at most `since` ago, of a route, of a contract, or all, oldest first. Each page is one
+        transaction, and only one is held."""
+        async with self._engine.begin() as connection:
+            wanted = await facts.part(connection, since, route_id, contract)
+        after, more = None, True
+        while more:
+            async with self._engine.begin() as connection:
+                found, after = await facts.page(connection, wanted, after, page)
+            yield found
+            more = after is not None
 
     async def ensure_partitions(self, days_back: int = 1, days_ahead: int = 7) -> None:
         """Make room for the verdicts of the days around today. Without it nothing can be saved."""
