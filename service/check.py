@@ -55,7 +55,8 @@ async def run_checks(
     """
     slots = asyncio.Semaphore(concurrency)
     async with LoopLag() as lag, Transport(lag) as transport:
-        prober = Prober(transport, location, egress)
+        prober = Prober(transport, location)
+        prober.watch([route for route, _ in pairs], egress)
 
         async def one(route: Route, contract: str) -> Checked:
             async with slots:

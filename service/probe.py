@@ -7,34 +7,31 @@ import dataclasses
 import os
 import random
 import secrets
-import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from importlib.metadata import version
 from uuid import UUID
 
+from service.clock import suspended_clock
 from service.config import fingerprint
 from service.contracts import CONTRACTS, Contract
 from service.dialects import DIALECTS
+from service.egress import Egress
 from service.facts import record
 from service.model import Ask, Credentials, End, Exchange, Route, Rung, Verdict
 from service.redact import Redactor
-from service.rules import RULESET, Circumstances, Conclusion
+from service.rules import RULESET, Circumstances
 from service.seen import Seen, reason_of, refusal_of, see
+from service.tokens import tokens_of
 from service.transport import Transport
 
 BOUND = 3
 """A probe is bounded by this many deadlines of its route."""
 _PAUSE_S = (0.2, 0.6)
 _NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
-_EGRESS_HELD_S = 10.0
 _TRACEBACK_LIMIT = 4000
-
-
-def suspended_clock() -> float:
-    """Seconds of a monotonic clock that counts the time in which the machine slept, where there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+_VERSION = version("routeproof")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,19 +64,34 @@ class ProbeFault(Exception):  # noqa: N818 - a fault of ours, not of a route
 
 
 class Prober:
-    """Probes routes from one location. `egress` are cheap URLs that tell our own network's fault from a route's."""
+    """Probes routes from one location. `watch` tells it what else is configured, so that it can tell our own network's
+    fault from a route's."""
 
-    def __init__(self, transport: Transport, location: str, egress: Sequence[str] = ()) -> None:
+    def __init__(self, transport: Transport, location: str) -> None:
         self._transport = transport
         self._location = location
-        self._egress = egress
-        self._egress_lock = asyncio.Lock()
-        self._egress_known: tuple[float, bool] | None = None
+        self._egress = Egress(transport)
+
+    def watch(
+        self,
+        routes: Iterable[Route],
+        egress_check: Iterable[str] = (),
+        *,
+        proxy: str | None = None,
+        ca_file: str | None = None,
+    ) -> None:
+        """What is configured now: all routes, and the URLs of the egress check with the way to them."""
+        self._egress.watch(routes, egress_check, proxy, ca_file)
 
     @property
     def egress_up(self) -> bool | None:
-        """The last result of the egress check, None when none was made."""
-        return self._egress_known[1] if self._egress_known else None
+        """Whether our own network worked when that was last in question, or has come back since; None: never asked."""
+        return self._egress.checked.up if self._egress.checked else None
+
+    @property
+    def egress_checked_at(self) -> datetime | None:
+        """When `egress_up` was found."""
+        return self._egress.checked.at if self._egress.checked else None
 
     async def probe(self, route: Route, contract: str, credentials: Credentials, since: Moment) -> Probed:
         """Ask until the contract's claim is decided, and conclude. Cancelling it gives the verdict `cancelled`.
@@ -93,26 +105,27 @@ class Prober:
             text = "".join(traceback.format_exception(error))
             raise ProbeFault(redactor.text(text, _TRACEBACK_LIMIT)) from None
 
+    def unsent(self, route: Route, contract: str, reason: str, since: Moment) -> Probed:
+        """The verdict of a probe that isn't made: `budget_spent` or `paused`."""
+        now = since.later()
+        redactor = Redactor.for_route(route, Credentials())
+        return self._conclude(route, contract, [], Circumstances(unsent=reason), redactor, now, now)
+
     async def _probe(
         self, route: Route, contract: str, credentials: Credentials, since: Moment, redactor: Redactor
     ) -> Probed:
         started = since.later()
-        asked = CONTRACTS[contract]
         if credentials.missing:
             exchanges: list[Exchange] = []
             circumstances = Circumstances(unsent="credential_missing")
         else:
-            exchanges, out_of_time = await self._climb(route, asked, credentials)
+            exchanges, out_of_time = await self._climb(route, CONTRACTS[contract], credentials)
             circumstances = Circumstances(
                 unsent=None if exchanges else "not_in_dialect",
                 out_of_time=out_of_time,
-                egress_up=await self._check_egress(exchanges),
+                egress_up=await self._check_egress(route, exchanges),
             )
-        conclusion, quirks = asked.conclude(route, exchanges, circumstances)
-        verdict = self._verdict(
-            route, contract, exchanges, circumstances, conclusion, quirks, redactor, started, since.later()
-        )
-        return Probed(verdict, conclusion.because, redactor.refused)
+        return self._conclude(route, contract, exchanges, circumstances, redactor, started, since.later())
 
     async def _climb(self, route: Route, contract: Contract, credentials: Credentials) -> tuple[list[Exchange], bool]:
         """The exchanges, and whether time ran out before the ladder's end. No request starts that could not end
@@ -133,42 +146,38 @@ class Prober:
         try:
             if ask.pause:
                 await asyncio.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - jitter, no secret
-            return await self._transport.send(route, ask, credentials)
+            exchange = await self._transport.send(route, ask, credentials)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
             return Exchange(ask=ask, end=End.CANCELLED)
+        self._egress.note(route, exchange)
+        return exchange
 
-    async def _check_egress(self, exchanges: Sequence[Exchange]) -> bool | None:
+    async def _check_egress(self, route: Route, exchanges: Sequence[Exchange]) -> bool | None:
         """Whether our own network works, asked only when the route's silence raises the question."""
-        if not self._egress or not exchanges or see(exchanges[-1]) not in (Seen.NO_HTTP, Seen.TIMEOUT):
-            return None
-        async with self._egress_lock:
-            known = self._egress_known
-            if known is None or suspended_clock() - known[0] > _EGRESS_HELD_S:
-                answers = await asyncio.gather(*(self._transport.reaches(url) for url in self._egress))
-                known = self._egress_known = (suspended_clock(), any(answers))
-        return known[1]
+        silent = bool(exchanges) and see(exchanges[-1]) in (Seen.NO_HTTP, Seen.TIMEOUT)
+        return await self._egress.up(route) if silent else None
 
-    def _verdict(
+    def _conclude(
         self,
         route: Route,
         contract: str,
         exchanges: Sequence[Exchange],
         circumstances: Circumstances,
-        conclusion: Conclusion,
-        quirks: frozenset[str],
         redactor: Redactor,
         started: datetime,
         observed: datetime,
-    ) -> Verdict:
+    ) -> Probed:
+        conclusion, quirks = CONTRACTS[contract].conclude(route, exchanges, circumstances)
         deciding = exchanges[-1] if exchanges else None
         refusal = refusal_of(deciding) if deciding else None
         served = next(
             (e.reading.served_model for e in reversed(exchanges) if e.reading and e.reading.served_model), None
         )
-        return Verdict(
+        tokens = tokens_of(route, exchanges)
+        verdict = Verdict(
             id=uuid7(observed),
             route_id=route.id,
             contract=contract,
@@ -185,18 +194,16 @@ class Prober:
             observed_at=observed,
             duration_s=(observed - started).total_seconds(),
             time_to_first_token_s=deciding.first_token_s if deciding else None,
-            tokens_in=_total(e.reading.tokens_in for e in exchanges if e.reading),
-            tokens_out=_total(e.reading.tokens_out for e in exchanges if e.reading),
+            tokens_in=tokens.input,
+            tokens_out=tokens.output,
+            tokens_estimated=tokens.estimated,
             rungs=tuple(_rung(exchange, redactor) for exchange in exchanges),
             facts=record(route, exchanges, circumstances, redactor.text),
             fingerprint=fingerprint(route),
             ruleset=RULESET,
+            version=_VERSION,
         )
-
-
-def _total(counts: Any) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+        return Probed(verdict, conclusion.because, redactor.refused)
 
 
 _ENDED: Mapping[End, str] = {

@@ -19,7 +19,7 @@ RULESET = 1
 @dataclass(frozen=True)
 class Circumstances:
     """What is known beside the exchanges. `unsent` says why nothing was sent, `out_of_time` that no further request
-    fitted into the probe's bound; `egress_up` is our own egress check, None when there is none."""
+    fitted into the probe's bound; `egress_up` says whether our own network works, None when that isn't known."""
 
     unsent: str | None = None
     out_of_time: bool = False
@@ -94,6 +94,13 @@ def _settled(kind: Refused) -> Callable[[Facts], bool]:
     return lambda facts: facts.settled is kind
 
 
+def _own_load(exchange: Exchange | None) -> str | None:
+    """The reason why an exchange's silence may be our own load's."""
+    if exchange is not None and exchange.own_lag:
+        return "event_loop_lag"
+    return "resolver_queue" if exchange is not None and exchange.own_queue else None
+
+
 _SILENCE = (Seen.NO_HTTP, Seen.TIMEOUT, Seen.EARLY_END)
 
 
@@ -107,16 +114,17 @@ GATE: tuple[Rule[Facts], ...] = (
     Rule("gate.cancelled", _saw(Seen.CANCELLED), Status.CANCELLED, "We stopped the probe ourselves."),
     Rule(
         "gate.own_load",
-        lambda facts: facts.deciding is not None and facts.deciding.own_lag and facts.seen in _SILENCE,
+        lambda facts: _own_load(facts.deciding) is not None and facts.seen in _SILENCE,
         Status.PROBER_OVERLOADED,
-        "Our own event loop was late by more than a second meanwhile: the silence may be ours.",
-        lambda _: "event_loop_lag",
+        "Our own event loop or resolver queue was late by more than a second meanwhile: the silence may be ours.",
+        lambda facts: _own_load(facts.deciding),
     ),
     Rule(
         "gate.own_network",
         lambda facts: facts.circumstances.egress_up is False and facts.seen in (Seen.NO_HTTP, Seen.TIMEOUT),
         Status.OWN_NETWORK,
-        "Neither the route nor our own egress check answered: the fault may be our network's.",
+        "Neither the route nor our own egress check answered (without one: no host of ours): "
+        "the fault may be our network's.",
     ),
     Rule(
         "gate.unreachable",

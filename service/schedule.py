@@ -18,10 +18,11 @@ import structlog
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from service.clock import suspended_clock
 from service.config import credentials, fingerprint
 from service.metrics import ProcessMetrics
 from service.model import Claim, Route, Status, Verdict
-from service.probe import Moment, ProbeFault, Prober, suspended_clock
+from service.probe import Moment, ProbeFault, Prober
 from service.store import Store
 from service.store.errors import DATABASE_ERRORS
 

@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 
 from service.answer import Answer
+from service.clock import suspended_clock
 from service.dialects import DIALECTS
 from service.model import Ask, Credentials, End, Exchange, Route
 
@@ -36,40 +37,68 @@ _USER_AGENT = "routeproof"
 
 
 class LoopLag:
-    """Measures how late the event loop runs. `worst_since` gives the worst lateness, in seconds, since a moment of the
-    loop's clock."""
+    """Measures how late we are ourselves: the event loop, and the threads that names are resolved on, where a few dead
+    names can keep all others waiting. A process that was stopped or starved shows as a late loop.
 
-    _TICK = 0.25
+    `worst_since` and `worst_wait_since` give the worst lateness, in seconds, since a reading of `clock`.
+    """
 
-    def __init__(self) -> None:
-        self._late: deque[tuple[float, float]] = deque(maxlen=256)
-        self._task: asyncio.Task[None] | None = None
-        self._due = 0.0
+    _TICK = 0.1
+
+    def __init__(self, clock: Callable[[], float] = suspended_clock) -> None:
+        self.clock = clock
+        self._loop = _Lateness()
+        self._names = _Lateness()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def __aenter__(self) -> LoopLag:
-        self._due = asyncio.get_running_loop().time() + self._TICK
-        self._task = asyncio.create_task(self._beat())
+        self._loop.due = self.clock() + self._TICK
+        self._tasks = (asyncio.create_task(self._beat()), asyncio.create_task(self._queue()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks, self._loop.due, self._names.due = (), None, None
 
     async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._TICK)
+            self._loop.note(self.clock())
+            self._loop.due = self.clock() + self._TICK
+
+    async def _queue(self) -> None:
+        """Stand in the line that names are resolved in, with something that needs no resolving."""
         loop = asyncio.get_running_loop()
         while True:
-            self._due = loop.time() + self._TICK
+            self._names.due = self.clock()
+            await loop.getnameinfo(("127.0.0.1", 0), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+            self._names.note(self.clock())
+            self._names.due = None
             await asyncio.sleep(self._TICK)
-            self.note(loop.time(), loop.time() - self._due)
-
-    def note(self, at: float, late: float) -> None:
-        """Record a lateness; small ones are not kept."""
-        if late > OWN_LAG_S / 2:
-            self._late.append((at, late))
 
     def worst_since(self, moment: float) -> float:
-        pending = asyncio.get_running_loop().time() - self._due if self._task else 0.0
+        return self._loop.worst_since(moment, self.clock())
+
+    def worst_wait_since(self, moment: float) -> float:
+        return self._names.worst_since(moment, self.clock())
+
+
+class _Lateness:
+    """How late something came that is waited for over and over. `due` None: nothing is waited for now."""
+
+    def __init__(self) -> None:
+        self._late: deque[tuple[float, float]] = deque(maxlen=256)
+        self.due: float | None = None
+
+    def note(self, now: float) -> None:
+        """It came; a small lateness is not kept."""
+        if self.due is not None and now - self.due > OWN_LAG_S / 2:
+            self._late.append((now, now - self.due))
+
+    def worst_since(self, moment: float, now: float) -> float:
+        pending = 0.0 if self.due is None else now - self.due
         return max(0.0, pending, *(late for at, late in self._late if at >= moment))
 
 
@@ -80,6 +109,7 @@ class Transport:
         self._clients: dict[tuple[str, str | None, str | None], httpx.AsyncClient] = {}
         self._contexts: dict[str | None, ssl.SSLContext] = {}
         self._lag = lag
+        self._clock = lag.clock if lag else suspended_clock
 
     async def __aenter__(self) -> Transport:
         return self
@@ -105,14 +135,20 @@ class Transport:
         client = self._client(route)
         # Cancelled in a TLS handshake, httpcore leaves the socket open; its own time-out closes it, so it comes first.
         connecting = httpx.Timeout(None, connect=_CONNECTING * route.deadline.total_seconds())
-        watch = _Watch(asyncio.get_running_loop().time)
+        watch = _Watch(self._clock)
         answer: Answer | None = None
         end, fault = End.COMPLETE, None
         try:
             async with (
                 asyncio.timeout(route.deadline.total_seconds()) as deadline,
                 client.stream(
-                    "POST", wire.url, content=wire.body, headers=headers, auth=_auth(headers), timeout=connecting
+                    "POST",
+                    wire.url,
+                    content=wire.body,
+                    headers=headers,
+                    auth=_auth(headers),
+                    timeout=connecting,
+                    extensions={"trace": watch.trace},
                 ) as response,
             ):
                 watch.headers()
@@ -129,21 +165,39 @@ class Transport:
         own_lag = self._lag is not None and self._lag.worst_since(watch.start) > OWN_LAG_S
         times = watch.times()
         if answer is None:
-            return Exchange(ask=ask, end=end, fault=fault, own_lag=own_lag, **times)
+            waited = self._lag is not None and self._lag.worst_wait_since(watch.start) > OWN_LAG_S
+            own_queue = waited and end is End.DEADLINE and not watch.connected
+            return Exchange(ask=ask, end=end, fault=fault, own_lag=own_lag, own_queue=own_queue, **times)
         return answer.finish(end, own_lag=own_lag, flowing=watch.flowing(route.deadline.total_seconds()), **times)
 
-    async def reaches(self, url: str, seconds: float = 5.0) -> bool:
+    async def reaches(
+        self, url: str, seconds: float = 5.0, *, proxy: str | None = None, ca_file: str | None = None
+    ) -> bool:
         """Whether anything answers at a URL by HTTP, for our own egress check."""
         try:
             async with asyncio.timeout(seconds):
-                async with self._plain_client().stream("GET", url):
+                async with self._open(("", proxy, ca_file)).stream("GET", url):
                     pass
         except (TimeoutError, httpx.HTTPError, OSError):
             return False
         return True
 
-    def _plain_client(self) -> httpx.AsyncClient:
-        return self._open(("", None, None))
+    async def connects(self, route: Route, seconds: float = 3.0) -> bool:
+        """Whether a route's requests would find a connection, TLS included. None is sent."""
+        connecting = httpx.Timeout(None, connect=_CONNECTING * seconds)
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._client(route).stream(
+                    "GET", route.base_url, timeout=connecting, extensions={"trace": _stop_before_sending}
+                ),
+            ):
+                pass
+        except _ConnectedError:
+            return True
+        except (TimeoutError, httpx.HTTPError, OSError):
+            return False
+        raise AssertionError("a request was sent that should not have been")
 
     def _client(self, route: Route) -> httpx.AsyncClient:
         return self._open((route.id, route.proxy, route.ca_file))
@@ -194,6 +248,7 @@ class _Watch:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.start = clock()
+        self.connected = False
         self._headers: float | None = None
         self._first_event: float | None = None
         self._first_delta: float | None = None
@@ -201,6 +256,11 @@ class _Watch:
 
     def _now(self) -> float:
         return self._clock() - self.start
+
+    async def trace(self, event: str, _: Mapping[str, Any]) -> None:
+        """httpcore tells here how far a request has come."""
+        if event == "connection.connect_tcp.complete":
+            self.connected = True
 
     def headers(self) -> None:
         self._headers = self._now()
@@ -224,6 +284,15 @@ class _Watch:
             "first_token_s": self._first_delta,
             "duration_s": self._now(),
         }
+
+
+class _ConnectedError(Exception):
+    """A connection is there; nothing has been sent over it."""
+
+
+async def _stop_before_sending(event: str, _: Mapping[str, Any]) -> None:
+    if event == "http11.send_request_headers.started":
+        raise _ConnectedError
 
 
 def _auth(headers: Mapping[str, str]) -> httpx.Auth | None:

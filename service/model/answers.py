@@ -129,6 +129,7 @@ class Exchange:
     other_cap_field: str | None = None  # the token-cap field that may be tried when this one is refused by name
     flowing: bool = False  # deltas still came when the deadline passed
     own_lag: bool = False  # our own event loop was late by more than a second meanwhile
+    own_queue: bool = False  # nothing was connected, and a name waited for a thread of ours for more than a second
     bytes_read: int = 0
     headers_s: float | None = None
     first_event_s: float | None = None

@@ -521,24 +521,34 @@ async def test_a_cancelled_send_lets_the_cancellation_pass() -> None:
 
 async def test_a_blocked_loop_is_seen() -> None:
     async with LoopLag() as lag:
-        start = asyncio.get_running_loop().time()
+        start = lag.clock()
         assert lag.worst_since(start) < OWN_LAG_S  # before its first beat
         await asyncio.sleep(0)
         time.sleep(OWN_LAG_S + 0.5)
         assert lag.worst_since(start) > OWN_LAG_S  # though the loop hasn't turned since
         await asyncio.sleep(0.01)
         assert lag.worst_since(start) > OWN_LAG_S
-        assert lag.worst_since(asyncio.get_running_loop().time()) < OWN_LAG_S
+        assert lag.worst_since(lag.clock()) < OWN_LAG_S
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 async def test_a_small_lateness_before_hides_no_great_one_now() -> None:
-    async with LoopLag() as lag:
-        await asyncio.sleep(0)
-        start = asyncio.get_running_loop().time()
-        lag.note(start, 0.6)
-        assert lag.worst_since(start) == 0.6
-        time.sleep(OWN_LAG_S + 0.5)
-        assert lag.worst_since(start) > OWN_LAG_S
+    clock = Clock()
+    async with LoopLag(clock) as lag:
+        clock.now += 0.8  # before the first beat
+        await asyncio.sleep(0.15)
+        assert 0.6 < lag.worst_since(1000.0) < OWN_LAG_S
+        clock.now += 2
+        assert lag.worst_since(1000.0) > OWN_LAG_S
 
 
 async def test_silence_while_our_loop_was_blocked_may_be_ours() -> None:
