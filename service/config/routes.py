@@ -220,7 +220,8 @@ def _check_budget(
     needed = sum(contracts.CONTRACTS[use.name].max_requests for use in uses if use.required)
     probes = sum(timedelta(days=1) / (section.interval * use.every) for use in uses)
     if most < needed:
-        notes.add(place, f"one probe of each required contract may take {needed} requests in all: must be at least that")
+        wanted = f"one probe of each required contract may take {needed} requests in all"
+        notes.add(place, f"{wanted}: must be at least that")
     elif most < probes:
-        wanted = math.ceil(round(probes, 6))
-        notes.warn(place, f"the intervals take at least {wanted} requests a day: they will be stretched")
+        taken = math.ceil(round(probes, 6))
+        notes.warn(place, f"the intervals take at least {taken} requests a day: they will be stretched")
