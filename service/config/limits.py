@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from service import contracts
 from service.config.mistakes import Loc, Notes, did_you_mean
@@ -82,7 +82,7 @@ def _limits(
     notes: Notes,
 ) -> Iterator[Limit]:
     """A probe is only begun when all that it may send is within the limit: a lower limit would stop it for ever."""
-    used: list[Any] = [contracts.CONTRACTS[contract] for name in names for contract in sorted(asked[name])]
+    used = [contracts.CONTRACTS[contract] for name in names for contract in sorted(asked[name])]
     dearest = max(used, key=lambda contract: contract.max_requests, default=None)
     most = section.max_requests_per_minute
     if dearest is not None and most is not None and most < dearest.max_requests:
