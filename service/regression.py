@@ -53,9 +53,12 @@ def confirm(state: Confirmed, mark: Mark, judged_again: Status | None = None) ->
     if proven is None:
         return asked, None
     counted = _count(asked, mark, proven)
-    again = None if judged_again is None or to_judge_again(state, mark) is None else judged_again
-    same_by_rules = again is not None and _side(again, again.outcome) is proven
-    kind = ChangeKind.RULES if same_by_rules else _kind(counted, mark, proven)
+    by_rules = (
+        judged_again is not None
+        and to_judge_again(state, mark) is not None
+        and _side(judged_again, judged_again.outcome) is proven
+    )
+    kind = ChangeKind.RULES if by_rules else _kind(counted, mark, proven)
     return (counted, None) if kind is None else _change(counted, kind, mark, proven)
 
 
@@ -75,7 +78,7 @@ def wants_quick_reprobe(state: Confirmed, mark: Mark) -> bool:
     """Whether to ask again soon: `mark` is the first verdict that contradicts the confirmed state, or the first failure
     of a cell that was never judged. `state` is the one after `mark`. Never while the cell is flapping or broken."""
     contradicts = _side(mark.status, mark.outcome) is not state.proven
-    return contradicts and state.run == 1 and state.run_first == mark.id and not _latched(state)
+    return contradicts and state.run_first == mark.id and not _latched(state)
 
 
 def confirmed_values(state: Confirmed) -> dict[str, Any]:
