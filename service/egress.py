@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 from service.clock import suspended_clock
+from service.config import host_of
 from service.model import End, Exchange, Route
 from service.seen import Seen, see
 from service.transport import Transport
@@ -53,12 +53,6 @@ def _within(moment: float | None, now: float, span: float) -> bool:
 
 def _silent_last(one: Heard) -> bool:
     return one.silent is not None and (one.reached is None or one.silent > one.reached)
-
-
-def host_of(route: Route) -> str:
-    """The host and port that a route's requests go to."""
-    url = urlsplit(route.base_url)
-    return f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}"
 
 
 @dataclass(frozen=True)
