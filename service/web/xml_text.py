@@ -1,0 +1,30 @@
+"""Text of others made fit for XML: every character is allowed and seen, and the whole is bounded."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+UNKNOWN = "\ufffd"
+
+_SPACE = re.compile(r"\s+")
+_PLAIN = re.compile(r"[ -~]*")
+
+
+def xml_text(text: str, limit: int) -> str:
+    """The text in one line of at most `limit` characters, cut with an ellipsis.
+
+    What XML 1.0 forbids, and every other control, surrogate and noncharacter, becomes U+FFFD. Characters that print
+    nothing but change how others are shown (bidi, zero width, tags) are named: `[U+202E]`.
+    """
+    line = _SPACE.sub(" ", text).strip()
+    if not _PLAIN.fullmatch(line):
+        line = "".join(map(_seen, line[: limit + 1]))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _seen(char: str) -> str:
+    code, category = ord(char), unicodedata.category(char)
+    if category in ("Cc", "Cs") or code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF:
+        return UNKNOWN
+    return f"[U+{code:04X}]" if category == "Cf" else char
