@@ -76,7 +76,7 @@ class Egress:
         self._direct: dict[str, Route] = {}
         self._heard: dict[str, Heard] = {}
         self._checking = asyncio.Lock()
-        self._held: tuple[float, bool | None] | None = None
+        self._asked: float | None = None
         self.checked: Checked | None = None
 
     def watch(self, routes: Iterable[Route], urls: Iterable[str], proxy: str | None, ca_file: str | None) -> None:
@@ -86,7 +86,7 @@ class Egress:
         self._direct = {host_of(route): route for route in routes if route.proxy is None}
         self._heard = {host: self._heard.get(host, Heard()) for host in map(host_of, routes)}
         self._urls, self._proxy, self._ca_file = tuple(urls), proxy, ca_file
-        self._held = None
+        self._asked = None
 
     def note(self, route: Route, exchange: Exchange) -> None:
         """Take in what an exchange says of a route's host. Silence that may be our own says nothing."""
@@ -100,12 +100,14 @@ class Egress:
     async def up(self, route: Route) -> bool | None:
         """Whether our network works, asked while a route is silent; None when that can't be told."""
         async with self._checking:
-            if not self._urls and self._judged(route):  # that no host was reached counts only once they are asked
-                return self._found(True)
-            if self._held is None or self._clock() - self._held[0] > FRESH_S:
-                up = self._found(await (self._ask_urls() if self._urls else self._ask_hosts(route)))
-                self._held = (self._clock(), up)
-            return self._held[1]
+            due = self._asked is None or self._clock() - self._asked > FRESH_S
+            if self._urls:
+                if due:
+                    self._found(await self._ask_urls())
+                return self.checked is not None and self.checked.up
+            if due and len(self._heard) >= ENOUGH_HOSTS and not self._judged(route):
+                await self._ask_hosts(route)
+            return self._found(self._judged(route))
 
     def _found(self, up: bool | None) -> bool | None:
         if up is not None:
@@ -118,17 +120,16 @@ class Egress:
 
     async def _ask_urls(self) -> bool:
         asked = (self._transport.reaches(url, proxy=self._proxy, ca_file=self._ca_file) for url in self._urls)
-        return any(await asyncio.gather(*asked))
+        answers = await asyncio.gather(*asked)
+        self._asked = self._clock()
+        return any(answers)
 
-    async def _ask_hosts(self, route: Route) -> bool | None:
-        if len(self._heard) < ENOUGH_HOSTS:
-            return None
+    async def _ask_hosts(self, route: Route) -> None:
         hosts = self._to_ask(host_of(route))
         answers = await asyncio.gather(*(self._transport.connects(self._direct[host]) for host in hosts))
-        now = self._clock()
+        self._asked = self._clock()
         for host, connected in zip(hosts, answers, strict=True):
-            (self._reached if connected else self._silent)(host, now)
-        return self._judged(route)
+            (self._reached if connected else self._silent)(host, self._asked)
 
     def _to_ask(self, own: str) -> list[str]:
         """The silent route's own host, then those that were reached last: they tell most."""
@@ -138,8 +139,6 @@ class Egress:
     def _reached(self, host: str, at: float) -> None:
         if host in self._heard:
             self._heard[host] = replace(self._heard[host], reached=max(at, self._heard[host].reached or at))
-        if self._held is not None and not self._held[1] and at >= self._held[0]:
-            self._held = None
         if self.checked is not None and not self.checked.up and at >= self.checked.reading:
             self.checked = Checked(datetime.now(UTC), at, True)
 

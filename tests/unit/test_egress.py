@@ -188,9 +188,13 @@ async def test_hosts_behind_a_proxy_count_by_their_results_alone() -> None:
     egress.note(proxied[0], no_answer())
     assert await egress.up(proxied[0]) is None
     egress.note(proxied[1], timed_out())
+    assert await egress.up(proxied[1]) is None
     egress.note(proxied[2], no_answer())
-    clock.now += FRESH_S + 1
     assert await egress.up(proxied[2]) is False
+    clock.now += 60
+    egress.note(proxied[1], call())
+    clock.now += 60
+    assert await egress.up(proxied[2]) is True
     assert network.asked == []
 
 
@@ -252,6 +256,14 @@ async def test_an_answer_from_before_the_check_doesnt() -> None:
     egress.note(B, timed_out(status=200, headers_s=1.0, duration_s=60.0))
     assert egress.checked is not None
     assert not egress.checked.up
+
+
+async def test_an_answer_ends_what_a_configured_check_found() -> None:
+    network = Network()
+    egress, _ = guard(network, urls=["http://check"])
+    assert await egress.up(A) is False
+    egress.note(B, call())
+    assert (await egress.up(A), network.asked) == (True, ["http://check"])
 
 
 async def test_an_answer_that_comes_while_we_ask_counts() -> None:
