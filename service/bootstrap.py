@@ -8,21 +8,28 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import structlog
 import uvicorn
 import uvloop
 
+from service.clock import suspended_clock
 from service.config import Config, cells, route_rows
 from service.contracts import CONTRACTS
 from service.database import open_database, upgrade
 from service.metrics import ProcessMetrics
 from service.probe import Prober
-from service.schedule import Schedule
+from service.reload import POLL_S, Reload
+from service.saver import Saver
+from service.schedule import Clockwork, Job, Schedule
+from service.spool import Spool
 from service.store import Board, Store
 from service.store.errors import DATABASE_ERRORS
 from service.transport import LoopLag, Transport
@@ -30,6 +37,8 @@ from service.web.app import create_app
 
 DRAIN_S = 20.0
 """How long probes under way may take to end when the service stops."""
+LAG_S = 10.0
+VERSION = version("routeproof")
 _SLOW_READER_S = 3
 
 log = structlog.get_logger("routeproof")
@@ -50,10 +59,13 @@ async def serve(
     *,
     probes: bool,
     web: bool,
+    path: Path | None = None,
     ready: Callable[[], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Run the service until SIGTERM, SIGINT or `stop`, then drain. `ready` is called once everything is up.
+
+    `path` is where the configuration came from: it is taken up again when it changes, and on SIGHUP.
 
     Raises `DatabaseUnavailable` and `CannotListen` before anything is probed.
     """
@@ -67,23 +79,8 @@ async def serve(
             url = settings.database_url.reveal() if settings.database_url else None
             database = await stack.enter_async_context(open_database(url, settings.data_dir))
             await upgrade(database)
-            store = Store(database.engine)
-            board = Board(store)
-            stack.push_async_callback(board.close)
-            metrics = ProcessMetrics(settings.location, version("routeproof"))
-            metrics.config_loaded(config.hash)
-            schedule = await _start_probing(stack, config, store, metrics) if probes else None
-            if listener is not None:
-                app = create_app(
-                    board,
-                    store,
-                    metrics,
-                    external_url=settings.external_url,
-                    because=because_by_rule(),
-                    faults=schedule.faults if schedule else list,
-                    unavailable=DATABASE_ERRORS,
-                )
-                await _start_web(stack, app, listener)
+            service = _Service(config, Store(database.engine), ProcessMetrics(settings.location, VERSION))
+            await service.start(stack, listener, probes=probes, path=path)
             log.info(
                 "running",
                 action="started",
@@ -97,18 +94,79 @@ async def serve(
             log.info("stopping", action="stopping")
 
 
-async def _start_probing(stack: AsyncExitStack, config: Config, store: Store, metrics: ProcessMetrics) -> Schedule:
-    settings = config.service
-    await store.ensure_partitions()
-    await store.sync(settings.location, route_rows(config), cells(config))
-    lag = await stack.enter_async_context(LoopLag())
-    transport = await stack.enter_async_context(Transport(lag))
-    prober = Prober(transport, settings.location)
-    prober.watch(config.routes, settings.egress_check, proxy=settings.proxy, ca_file=settings.ca_file)
-    schedule = Schedule(store, prober, {route.id: route for route in config.routes}, settings.location, metrics)
-    schedule.start()
-    stack.push_async_callback(schedule.drain, DRAIN_S)
-    return schedule
+class _Service:
+    """The parts of a running service, and how they take up another configuration."""
+
+    def __init__(self, config: Config, store: Store, metrics: ProcessMetrics) -> None:
+        self._config = config
+        self._store = store
+        self._metrics = metrics
+        self._prober: Prober | None = None
+        self._schedule: Schedule | None = None
+
+    async def start(
+        self, stack: AsyncExitStack, listener: socket.socket | None, *, probes: bool, path: Path | None
+    ) -> None:
+        board = Board(self._store)
+        stack.push_async_callback(board.close)
+        lag = await stack.enter_async_context(LoopLag())
+        jobs = [Job("loop_lag", LAG_S, partial(self._note_lag, lag))]
+        if path is not None:
+            reload = Reload(path, self._config, self._metrics, self._take_up, self._rotated if probes else None)
+            stack.enter_context(_hangup(reload))
+            jobs.append(Job("reload", POLL_S, reload.poll))
+        if probes:
+            await self._start_probing(stack, lag, tuple(jobs))
+        else:
+            clockwork = Clockwork(self._metrics, tuple(jobs))
+            clockwork.start()
+            stack.callback(clockwork.stop)
+        await self._take_up(self._config)
+        self._metrics.config_reloaded(successful=True)
+        if self._schedule is not None:
+            self._schedule.start()
+            stack.push_async_callback(self._schedule.drain, DRAIN_S)
+        if listener is not None:
+            await _start_web(stack, self._app(board), listener)
+
+    def _app(self, board: Board) -> Any:
+        return create_app(
+            board,
+            self._store,
+            self._metrics,
+            external_url=self._config.service.external_url,
+            because=because_by_rule(),
+            faults=self._schedule.faults if self._schedule else list,
+            unavailable=DATABASE_ERRORS,
+        )
+
+    async def _start_probing(self, stack: AsyncExitStack, lag: LoopLag, jobs: tuple[Job, ...]) -> None:
+        settings = self._config.service
+        await self._store.ensure_partitions()
+        transport = await stack.enter_async_context(Transport(lag))
+        self._prober = Prober(transport, settings.location)
+        saver = Saver(self._store, Spool(settings.data_dir / "spool"), self._metrics)
+        self._schedule = Schedule(
+            self._store, self._prober, saver, settings.location, self._metrics, VERSION, extra=jobs
+        )
+
+    async def _take_up(self, config: Config) -> None:
+        """Store first, then change over: a database that is away changes nothing."""
+        if self._schedule is not None and self._prober is not None:
+            location = config.service.location
+            await self._store.sync(location, config.hash, route_rows(config), cells(config), config.limits)
+            service = config.service
+            self._prober.watch(config.routes, service.egress_check, proxy=service.proxy, ca_file=service.ca_file)
+            self._schedule.configure({route.id: route for route in config.routes}, config.hash)
+            self._schedule.max_raw_bytes = service.max_raw_bytes
+        self._metrics.config_loaded(config.hash)
+        self._config = config
+
+    async def _rotated(self, route_ids: Sequence[str]) -> None:
+        await self._store.hurry(self._config.service.location, route_ids, timedelta(seconds=2 * POLL_S))
+
+    async def _note_lag(self, lag: LoopLag) -> None:
+        self._metrics.loop_lag(lag.worst_since(suspended_clock() - 60.0))
 
 
 async def _start_web(stack: AsyncExitStack, app: Any, listener: socket.socket) -> None:
@@ -151,6 +209,16 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = str(error.strerror).partition(" (while ")[0]  # the library repeats the address there
         raise CannotListen(f"can't listen on {host}:{port}: {why}.") from None
+
+
+@contextlib.contextmanager
+def _hangup(reload: Reload) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload.force)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 @contextlib.contextmanager

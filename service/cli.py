@@ -1,4 +1,4 @@
-"""The command line: `routeproof demo · serve · check · config · db`.
+"""The command line: `routeproof demo · serve · check · rejudge · config · db`.
 
 The database and the web framework take a second to import, so that only the commands that need them do.
 """
@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Coroutine, Sequence
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -18,9 +19,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from service import check as checks
-from service.config import Config, ConfigError, adhoc_route, json_schema, load
+from service import rejudge_report
+from service.config import Config, ConfigError, adhoc_route, json_schema, load, parse_duration
 from service.contracts import CONTRACTS
 from service.model import Outcome, Route
+from service.rejudge import Tally
 
 USAGE = 2
 """Exit code of usage and configuration errors, and of what we can't start."""
@@ -128,7 +131,7 @@ def serve(
 
     loaded = _load(config, serving=True)
     bootstrap.set_up_logs(level=logging.getLevelNamesMapping()[log_level.name])
-    _run(bootstrap.serve(loaded, probes=role is not Role.WEB, web=role is not Role.PROBER))
+    _run(bootstrap.serve(loaded, probes=role is not Role.WEB, web=role is not Role.PROBER, path=config))
 
 
 @app.command()
@@ -168,6 +171,55 @@ async def _upgrade(config: Config) -> None:
     url = config.service.database_url
     async with open_database(url.reveal() if url else None, config.service.data_dir) as database:
         await upgrade(database)
+
+
+@app.command()
+def rejudge(
+    config: ConfigFile,
+    route: Annotated[str | None, typer.Option(help="Only verdicts of this route, by name or id.")] = None,
+    contract: Annotated[str | None, typer.Option(help="Only verdicts of this contract.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only verdicts of the last time, such as 7d.")] = None,
+    format: Annotated[Format, typer.Option(help="For people or for machines.")] = Format.TEXT,
+) -> None:
+    """Judge stored verdicts again by this version's rules, and list those that would read differently. Nothing is
+    written and nothing is probed. Exit code 0: none would; 1: some would; 2: usage, configuration or database."""
+    loaded = _load(config)
+    _choose(loaded.routes, [route] if route else [], [contract] if contract else [])
+    route_id = next((known.id for known in loaded.routes if route in (known.id, known.name)), None)
+    tally = asyncio.run(_rejudge(loaded, _span(since), route_id, contract))
+    if format is Format.JSON:
+        sys.stdout.write(rejudge_report.as_json(tally) + "\n")
+    else:
+        rejudge_report.print_text(tally)
+    raise typer.Exit(1 if tally.changed else 0)
+
+
+def _span(text: str | None) -> timedelta | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        _stop(f"--since: {error}")
+
+
+async def _rejudge(config: Config, since: timedelta | None, route_id: str | None, contract: str | None) -> Tally:
+    from service.database import DatabaseUnavailable, open_database
+    from service.store import Store
+    from service.store.errors import DATABASE_ERRORS
+
+    url, tally = config.service.database_url, Tally()
+    try:
+        async with open_database(url.reveal() if url else None, config.service.data_dir) as database:
+            async for page in Store(database.engine).recorded(since, route_id, contract):
+                for verdict in page:
+                    tally.add(verdict)
+    except DatabaseUnavailable as error:
+        _stop(str(error))
+    except DATABASE_ERRORS as error:
+        fault = type(getattr(error, "orig", None) or error).__name__
+        _stop(
+            f"The stored verdicts can't be read ({fault}). `routeproof db upgrade` makes tables where there are none."
+        )
+    return tally
 
 
 @config_app.command("schema")

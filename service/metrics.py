@@ -88,6 +88,25 @@ class ProcessMetrics:
         self._redactions_refused = self._counter(
             "routeproof_redactions_refused", "Details withheld because a secret survived redaction."
         )
+        self._spooled = self._gauge(
+            "routeproof_spool_verdicts", "Verdicts that are kept on disk because the database is away."
+        )
+        self._spooled.set(0)
+        self._loop_lag = self._gauge(
+            "routeproof_event_loop_lag_seconds", "How late the event loop was at worst within the last minute."
+        )
+        self._jobs = Gauge(
+            "routeproof_job_last_success_timestamp_seconds",
+            "When a job of the clockwork came to its end last.",
+            ("job", "location"),
+            registry=self._registry,
+        )
+        self._reloaded = self._gauge(
+            "routeproof_config_last_reload_successful", "1 when the configuration was taken up as it is now, else 0."
+        )
+        self._reloaded_at = self._gauge(
+            "routeproof_config_last_reload_success_timestamp_seconds", "When a configuration was taken up last."
+        )
         self._config = Gauge(
             "routeproof_config_info",
             "1, with the hash of the active configuration.",
@@ -130,6 +149,21 @@ class ProcessMetrics:
         """Another configuration is active from now on; the earlier one's series goes."""
         self._config.clear()
         self._config.labels(self._location, config_hash).set(1)
+
+    def config_reloaded(self, *, successful: bool) -> None:
+        """The configuration was taken up, at the start or later, or had mistakes."""
+        self._reloaded.set(successful)
+        if successful:
+            self._reloaded_at.set_to_current_time()
+
+    def spooled(self, verdicts: int) -> None:
+        self._spooled.set(verdicts)
+
+    def loop_lag(self, seconds: float) -> None:
+        self._loop_lag.set(seconds)
+
+    def job_done(self, job: str) -> None:
+        self._jobs.labels(job, self._location).set_to_current_time()
 
     def leases_expired(self, count: int = 1) -> None:
         self._leases_expired.inc(count)

@@ -1,8 +1,7 @@
-"""APScheduler and nothing but: the clockwork that claims due cells, probes them, and saves what came of it.
+"""APScheduler and nothing but: the clockwork that claims due cells and has them probed, and cares for the rest.
 
 Due times live in PostgreSQL. A dispatch wakes for the next due cell, takes as many cells as there are free slots, and
-starts a probe for each; a saver writes finished verdicts in batches. No transaction is open while a probe runs. What
-can't be saved now is held and tried again.
+starts a probe for each; finished verdicts go to the saver. No transaction is open while a probe runs.
 """
 
 from __future__ import annotations
@@ -10,63 +9,151 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID, uuid4
 
 import structlog
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from service.clock import suspended_clock
-from service.config import credentials, fingerprint
+from service.config import credentials
 from service.metrics import ProcessMetrics
-from service.model import Claim, Route, Status, Verdict
-from service.probe import Moment, ProbeFault, Prober
-from service.store import Store
+from service.model import Claim, Route, Status
+from service.probe import Moment, Probed, ProbeFault, Prober
+from service.saver import Saver
+from service.store import Sign, Store
 from service.store.errors import DATABASE_ERRORS
 
 SLOTS = 256
 """Probes under way at once in one process."""
-BATCH = 200
 LONGEST_SLEEP_S = 5.0
 RETENTION = timedelta(days=30)
 """How long verdicts are kept one by one."""
 TRANSITIONS_KEPT = timedelta(days=400)
 STUCK_S = 60.0
-HOUSEKEEPING_LIMIT_S = 300.0
 GIVE_BACK_LIMIT_S = 5.0
-LAST_SAVE_LIMIT_S = 10.0
+JOB_LIMIT_S = 300.0
 _RETRY_S = 1.0
+_HELD_UP_S = 0.2
 _DISPATCH = "dispatch"
+FAULTS = EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
 
 log = structlog.get_logger("routeproof.schedule")
 
 
+@dataclass(frozen=True)
+class Job:
+    """Something that is done every so often, `every` in seconds, and must not hang."""
+
+    name: str
+    every: float
+    work: Callable[[], Awaitable[None]]
+
+    @property
+    def overdue_after(self) -> float:
+        """Seconds without success after which something is wrong."""
+        return 3 * self.every + JOB_LIMIT_S
+
+
+class Clockwork:
+    """Runs jobs, each in turn with itself, and notices when one doesn't come to its end."""
+
+    def __init__(self, metrics: ProcessMetrics, jobs: tuple[Job, ...]) -> None:
+        self._metrics = metrics
+        self._jobs = jobs
+        self._done_at: dict[str, float] = {}
+        self._stopped = False
+        self.scheduler = AsyncIOScheduler(
+            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+        )
+
+    def start(self) -> None:
+        """Begin: every job runs at once for the first time."""
+        self.scheduler.add_listener(self._missed, FAULTS)
+        started, first = suspended_clock(), datetime.now(UTC)
+        for job in self._jobs:
+            self._done_at[job.name] = started
+            self.scheduler.add_job(
+                self._do, "interval", args=[job], seconds=job.every, id=job.name, next_run_time=first
+            )
+        self.scheduler.start()
+
+    def stop(self) -> None:
+        """End it; what runs is cancelled."""
+        self._stopped = True
+        self.scheduler.shutdown(wait=False)
+
+    def faults(self) -> list[str]:
+        """The jobs that have not come to their end for too long."""
+        now = suspended_clock()
+        silent = [(job, now - self._done_at.get(job.name, now)) for job in self._jobs]
+        return [f"{job.name} has not come to its end for {s:.0f} s" for job, s in silent if s > job.overdue_after]
+
+    async def _do(self, job: Job) -> None:
+        try:
+            async with asyncio.timeout(JOB_LIMIT_S):  # a run that hung would be the last one
+                await job.work()
+        except DATABASE_ERRORS as error:
+            self._metrics.database_error()
+            log.warning("a job failed", action="job_failed", job=job.name, error=type(error).__name__)
+        else:
+            self._done_at[job.name] = suspended_clock()
+            self._metrics.job_done(job.name)
+
+    def _missed(self, event: Any) -> None:
+        if self._stopped:  # the end of the clockwork cancels its runs
+            return
+        self._metrics.runs_missed()
+        error = getattr(event, "exception", None)
+        log.error("a run of the clockwork failed", action="run_missed", job=event.job_id, error=repr(error))
+
+
 class Schedule:
-    """Probes the cells of one location while it runs. `start` it, `drain` it."""
+    """Probes the cells of one location while it runs. `configure` it, `start` it, `drain` it.
+
+    `extra` are jobs of others that the same clockwork drives.
+    """
 
     def __init__(
         self,
         store: Store,
         prober: Prober,
-        routes: Mapping[str, Route],
+        saver: Saver,
         location: str,
         metrics: ProcessMetrics,
+        version: str,
+        *,
         slots: int = SLOTS,
+        max_raw_bytes: int | None = None,
+        extra: tuple[Job, ...] = (),
     ) -> None:
         self._store = store
         self._prober = prober
-        self._routes = routes
+        self._saver = saver
         self._location = location
         self._metrics = metrics
+        self._version = version
         self._slots = slots
-        self._clockwork = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+        self._id: UUID = uuid4()
+        self._routes: Mapping[str, Route] = {}
+        self._config_hash = ""
+        self.max_raw_bytes = max_raw_bytes
+        self._clockwork = Clockwork(
+            metrics,
+            (
+                Job("sign_of_life", 5.0, self._tell),
+                Job("roll_up", 120.0, self._roll_up),
+                Job("housekeeping", 3600.0, self._housekeeping),
+                Job("adopt", 60.0, saver.adopt),
+                *extra,
+            ),
         )
         self._running: dict[asyncio.Task[None], Claim] = {}
-        self._finished: asyncio.Queue[tuple[Claim, Verdict]] = asyncio.Queue()
-        self._saver: asyncio.Task[None] | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._dispatched_at = suspended_clock()
         self._draining = False
         self._superseded = False
@@ -74,13 +161,22 @@ class Schedule:
         self._sleep = LONGEST_SLEEP_S
         self._again = False
 
+    @property
+    def superseded(self) -> bool:
+        """Whether another configuration is active in this location, so that nothing is claimed here."""
+        return self._superseded
+
+    def configure(self, routes: Mapping[str, Route], config_hash: str) -> None:
+        """What is probed from now on. Probes under way end as they began."""
+        self._routes, self._config_hash = routes, config_hash
+        self._superseded = False
+        if self._saving is not None:
+            self._wake_in(0)
+
     def start(self) -> None:
         """Begin to claim and probe."""
-        self._saver = asyncio.create_task(self._save_forever())
-        faults = EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
-        self._clockwork.add_listener(self._missed, faults)
-        self._clockwork.add_listener(self._plan_dispatch, EVENT_JOB_EXECUTED | faults)
-        self._clockwork.add_job(self._housekeeping, "interval", hours=1, id="housekeeping")
+        self._saving = asyncio.create_task(self._saver.run())
+        self._clockwork.scheduler.add_listener(self._plan_dispatch, EVENT_JOB_EXECUTED | FAULTS)
         self._clockwork.start()
         self._wake_in(0)
 
@@ -89,7 +185,7 @@ class Schedule:
         self._draining = True
         give_up_at = suspended_clock() + bound_s
         await self._end_dispatch(bound_s)
-        self._clockwork.shutdown(wait=False)
+        self._clockwork.stop()
         if self._running:
             log.info("waiting for the probes under way", action="drain", probes=len(self._running))
             await asyncio.wait(list(self._running), timeout=max(0.0, give_up_at - suspended_clock()))
@@ -97,10 +193,13 @@ class Schedule:
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
-        if self._saver is not None:
-            self._saver.cancel()
-            await asyncio.gather(self._saver, return_exceptions=True)
-        await self._save_rest()
+        if self._saving is not None:
+            self._saving.cancel()
+            await asyncio.gather(self._saving, return_exceptions=True)
+        await self._saver.save_rest()
+        with contextlib.suppress(*DATABASE_ERRORS):  # the row ages by itself
+            async with asyncio.timeout(GIVE_BACK_LIMIT_S):
+                await self._store.leave(self._id)
 
     async def _end_dispatch(self, bound_s: float) -> None:
         """Let a dispatch under way end: cut short, it could leave cells claimed that nobody probes."""
@@ -115,9 +214,9 @@ class Schedule:
         found = []
         if (silent := suspended_clock() - self._dispatched_at) > STUCK_S:
             found.append(f"the dispatch has not run for {silent:.0f} s")
-        if self._saver is not None and self._saver.done():
+        if self._saving is not None and self._saving.done():
             found.append("nothing saves verdicts any more")
-        return found
+        return found + self._clockwork.faults()
 
     def _wake_in(self, seconds: float) -> None:
         """Dispatch in so many seconds instead of when it was planned; at the end of the one under way, if there is."""
@@ -125,7 +224,7 @@ class Schedule:
             self._again = True
         elif not self._draining:
             at = datetime.now(UTC) + timedelta(seconds=seconds)
-            self._clockwork.add_job(self._dispatch, "date", run_date=at, id=_DISPATCH, replace_existing=True)
+            self._clockwork.scheduler.add_job(self._dispatch, "date", run_date=at, id=_DISPATCH, replace_existing=True)
 
     def _plan_dispatch(self, event: Any) -> None:
         """Plan the next dispatch once the last one is put away: planned by itself, it could come due while APScheduler
@@ -148,10 +247,10 @@ class Schedule:
     async def _claim_and_start(self) -> float:
         """Claim what fits and start it. Returns the seconds until there may be more to claim."""
         free = self._slots - len(self._running)
-        if free <= 0 or self._superseded or self._draining:
+        if free <= 0 or self._draining:
             return LONGEST_SLEEP_S
         expired_before = self._store.leases_expired
-        claims = await self._store.claim(self._location, free)
+        claims = await self._store.claim(self._location, self._config_hash, free)
         if taken_over := self._store.leases_expired - expired_before:
             self._metrics.leases_expired(taken_over)
             log.warning("took over cells whose prober did not come back", action="lease_expired", cells=taken_over)
@@ -159,31 +258,33 @@ class Schedule:
         if self._draining:  # it began while we waited for the database
             await self._store.release(claims)
             return LONGEST_SLEEP_S
-        strangers = [claim for claim in claims if not self._is_ours(claim)]
-        for claim in claims:  # ours first: should the strangers' release fail, nobody else would probe them
-            if claim not in strangers:
-                task = asyncio.create_task(self._probe(claim, Moment(claim.claimed_at, since)))
-                self._running[task] = claim
-                task.add_done_callback(self._ended)
-        if strangers:
-            self._superseded = True
-            log.error(
-                "another configuration is active in this location: this process stops claiming",
-                action="superseded",
-                location=self._location,
-            )
-            await self._store.release(strangers)
+        for claim in claims:
+            self._begin(claim, Moment(claim.claimed_at, since))
         if len(claims) == free:
             return LONGEST_SLEEP_S  # the next probe to end wakes us
+        if self._superseded:
+            return LONGEST_SLEEP_S
         seconds = await self._store.seconds_to_next_due(self._location)
-        return LONGEST_SLEEP_S if seconds is None else max(seconds, 0.01)
+        # Something is due and wasn't given to us: a limit holds it, or another replica was faster.
+        return LONGEST_SLEEP_S if seconds is None else max(seconds, _HELD_UP_S if not claims else 0.01)
 
-    def _is_ours(self, claim: Claim) -> bool:
+    def _begin(self, claim: Claim, since: Moment) -> None:
         route = self._routes.get(claim.route_id)
-        return route is not None and fingerprint(route) == claim.fingerprint
+        if route is None:  # a reload came in between
+            work = self._give_back(claim)
+        elif claim.unsent is not None:
+            work = self._leave_out(route, claim, claim.unsent, since)
+        else:
+            work = self._probe(route, claim, since)
+        task = asyncio.create_task(work)
+        self._running[task] = claim
+        task.add_done_callback(self._ended)
 
-    async def _probe(self, claim: Claim, since: Moment) -> None:
-        route = self._routes[claim.route_id]
+    async def _leave_out(self, route: Route, claim: Claim, reason: str, since: Moment) -> None:
+        self._metrics.probe_started(since.later() - claim.due_at)
+        self._finish(route, claim, self._prober.unsent(route, claim.contract, reason, since))
+
+    async def _probe(self, route: Route, claim: Claim, since: Moment) -> None:
         self._metrics.probe_started(since.later() - claim.due_at)
         try:
             probed = await self._prober.probe(route, claim.contract, credentials(route, os.environ), since)
@@ -195,10 +296,18 @@ class Schedule:
             self._metrics.probe_abandoned()
             await self._give_back(claim)
             raise
-        verdict = probed.verdict
-        self._metrics.probe_finished(route.provider, verdict)
         if self._prober.egress_up is not None:
             self._metrics.egress(self._prober.egress_up)
+        if probed.verdict.status is Status.CANCELLED:
+            self._metrics.probe_finished(route.provider, probed.verdict)
+            await self._give_back(claim)
+        else:
+            self._finish(route, claim, probed)
+
+    def _finish(self, route: Route, claim: Claim, probed: Probed) -> None:
+        verdict = probed.verdict
+        self._saver.put(claim, verdict)
+        self._metrics.probe_finished(route.provider, verdict)
         for _ in range(probed.redactions_refused):
             self._metrics.redaction_refused()
         log.info(
@@ -212,10 +321,6 @@ class Schedule:
             requests=verdict.requests,
             seconds=round(verdict.duration_s, 3),
         )
-        if verdict.status is Status.CANCELLED:
-            await self._give_back(claim)
-        else:
-            self._finished.put_nowait((claim, verdict))
 
     async def _give_back(self, claim: Claim) -> None:
         try:
@@ -232,56 +337,41 @@ class Schedule:
         if was_full:
             self._wake_in(0)
 
-    async def _save_forever(self) -> None:
-        batch: list[tuple[Claim, Verdict]] = []
-        try:
-            while True:
-                batch.append(await self._finished.get())
-                while len(batch) < BATCH and not self._finished.empty():
-                    batch.append(self._finished.get_nowait())
-                while not await self._save(batch):  # noqa: ASYNC110 - the database is away, nothing can tell us when
-                    await asyncio.sleep(_RETRY_S)
-                batch = []
-        finally:
-            for item in batch:
-                self._finished.put_nowait(item)
+    async def _tell(self) -> None:
+        active = await self._store.tell(
+            Sign(
+                id=self._id,
+                location=self._location,
+                probes=True,
+                config_hash=self._config_hash,
+                version=self._version,
+                superseded=self._superseded,
+                egress_up=self._prober.egress_up,
+                spooled=self._saver.unsaved,
+            )
+        )
+        superseded = active is not None and active != self._config_hash
+        if superseded and not self._superseded:
+            log.error(
+                "another configuration is active in this location: this process stops claiming",
+                action="superseded",
+                location=self._location,
+                ours=self._config_hash,
+                active=active,
+            )
+        elif self._superseded and not superseded:
+            log.info("this configuration is the active one again", action="active_again", location=self._location)
+            self._wake_in(0)
+        self._superseded = superseded
 
-    async def _save(self, batch: list[tuple[Claim, Verdict]], limit_s: float = STUCK_S) -> bool:
-        refused_before = self._store.refused
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._store.save(batch)
-        except DATABASE_ERRORS as error:
-            self._metrics.database_error()
-            log.warning("could not save", action="save_failed", verdicts=len(batch), error=type(error).__name__)
-            return False
-        for _ in range(self._store.refused - refused_before):
-            self._metrics.verdict_refused()
-        return True
-
-    async def _save_rest(self) -> None:
-        rest = []
-        while not self._finished.empty():
-            rest.append(self._finished.get_nowait())
-        if rest and not await self._save(rest, LAST_SAVE_LIMIT_S):
-            log.error("verdicts are lost: the database is away", action="verdicts_lost", verdicts=len(rest))
+    async def _roll_up(self) -> None:
+        await self._store.roll_up()
 
     async def _housekeeping(self) -> None:
         """Make days ahead, drop what is past its time."""
-        try:
-            async with asyncio.timeout(HOUSEKEEPING_LIMIT_S):  # a run that hung would be the last one
-                await self._store.ensure_partitions()
-                dropped = await self._store.drop_partitions(RETENTION)
-                forgotten = await self._store.forget(TRANSITIONS_KEPT)
-        except DATABASE_ERRORS as error:
-            self._metrics.database_error()
-            log.warning("housekeeping failed", action="housekeeping_failed", error=type(error).__name__)
-            return
+        await self._store.ensure_partitions()
+        dropped = await self._store.drop_partitions(RETENTION)
+        if self.max_raw_bytes is not None:
+            dropped += await self._store.drop_largest(self.max_raw_bytes)
+        forgotten = await self._store.forget(TRANSITIONS_KEPT)
         log.info("housekeeping done", action="housekeeping", days_dropped=dropped, transitions_forgotten=forgotten)
-
-    def _missed(self, event: Any) -> None:
-        if self._draining:  # the end of the clockwork cancels its runs
-            return
-        self._metrics.runs_missed()
-        error = getattr(event, "exception", None)
-        log.error("a run of the clockwork failed", action="run_missed", job=event.job_id, error=repr(error))

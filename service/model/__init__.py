@@ -10,9 +10,11 @@ from __future__ import annotations
 from service.model.answers import SAID, Body, Call, End, Exchange, Reading, Refusal, Refused
 from service.model.asking import Ask, Choice, Message, PastCall, Replay, Role, Tool, WireRequest
 from service.model.cells import (
+    AskedNow,
     Cell,
     CellRow,
     Claim,
+    Hour,
     ProberRow,
     RouteRow,
     Snapshot,
@@ -41,6 +43,7 @@ from service.model.words import Outcome, Status
 __all__ = [
     "SAID",
     "Ask",
+    "AskedNow",
     "Auth",
     "Body",
     "Budget",
@@ -56,6 +59,7 @@ __all__ = [
     "Credentials",
     "End",
     "Exchange",
+    "Hour",
     "Limit",
     "Mark",
     "Message",

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from service.model.confirmed import Confirmed
+from service.model.confirmed import NEVER_JUDGED, Confirmed
 from service.model.pauses import Pause
 from service.model.verdicts import Rung
 from service.model.words import Outcome
@@ -90,6 +90,7 @@ class StoredVerdict:
     rungs: tuple[Rung, ...]
     facts: Mapping[str, Any]
     ruleset: int
+    route_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,35 @@ class Transition:
     changed: Mapping[str, Any]
     id: int = 0
     announced: bool = False
+
+
+@dataclass(frozen=True)
+class AskedNow:
+    """What became of a wish to ask the cells of a route at once: each is a contract and a location, and where there is
+    a third part, the seconds to wait. `under_way`: a probe runs at this moment; `too_soon`: one ended lately;
+    `waiting`: the provider asked us to wait."""
+
+    due: list[tuple[str, str]] = field(default_factory=list)
+    under_way: list[tuple[str, str]] = field(default_factory=list)
+    too_soon: list[tuple[str, str, float]] = field(default_factory=list)
+    waiting: list[tuple[str, str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Hour:
+    """The verdicts of one cell in one hour, from `at` on. `first_token` and `duration` count them by bucket of seconds,
+    the last one without a bound."""
+
+    at: datetime
+    contract: str
+    location: str
+    counts: Mapping[Outcome, int]
+    statuses: Mapping[str, int]
+    requests: int
+    tokens_in: int
+    tokens_out: int
+    first_token: tuple[int, ...]
+    duration: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -153,7 +183,7 @@ class CellRow:
     state_since: datetime | None
     counts: Mapping[Outcome, int]
     next_due_at: datetime | None
-    confirmed: Confirmed = Confirmed()
+    confirmed: Confirmed = NEVER_JUDGED
     last_transition_at: datetime | None = None
     tokens_in: int = 0
     tokens_out: int = 0

@@ -89,6 +89,9 @@ class Confirmed:
         return None if self.proven is None else self.last_good if self.proven else self.last_bad
 
 
+NEVER_JUDGED = Confirmed()
+
+
 @dataclass(frozen=True)
 class Change:
     """One change of a confirmed state, at the time of the verdict that confirmed it.

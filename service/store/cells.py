@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,17 +11,24 @@ from sqlalchemy import Row, bindparam, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.model import Cell, RouteRow
-from service.store.claims import somewhere_in
+from service.model import Cell, Limit, RouteRow
+from service.pacing import somewhere_in
+from service.store import claims, limits
 from service.store.tables import cells, latest, routes, schedule
 
 _FIRST_PACE = timedelta(seconds=1)
 
 
 async def sync(
-    connection: AsyncConnection, location: str, route_rows: Sequence[RouteRow], wanted: Sequence[Cell]
+    connection: AsyncConnection,
+    location: str,
+    config_hash: str,
+    route_rows: Sequence[RouteRow],
+    wanted: Sequence[Cell],
+    limited: Sequence[Limit] = (),
 ) -> None:
-    """Make the stored cells of `location` those of `wanted`; no other location's are touched.
+    """Make the stored cells and limits of `location` those that are wanted, and this configuration the active one; no
+    other location's are touched.
 
     Cells that are gone are put to rest with their history. A cell under a new fingerprint loses its standing verdict
     and is due at once: its earlier verdicts speak of another configuration.
@@ -28,6 +36,8 @@ async def sync(
     if any(cell.location != location for cell in wanted):
         raise ValueError(f"a cell of another location than {location}")
     await connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"sync {location}", 0))))
+    await claims.activate(connection, location, config_hash)
+    await limits.put(connection, location, limited)
     await _put_routes(connection, route_rows)
     found = await connection.execute(select(cells).where(cells.c.location == location))
     present = {(row.route_id, row.contract): row for row in found}
@@ -81,7 +91,7 @@ def _shortest_intervals(wanted: Iterable[Cell]) -> dict[str, timedelta]:
 async def _put_routes(connection: AsyncConnection, rows: Sequence[RouteRow]) -> None:
     if not rows:
         return
-    names = ("name", "provider", "dialect", "model", "url", "tags")
+    names = tuple(field.name for field in fields(RouteRow) if field.name != "id")
     put = insert(routes)
     put = put.on_conflict_do_update(
         index_elements=[routes.c.id],
@@ -137,18 +147,15 @@ async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetim
         )
 
 
+_DURATIONS = ("interval", "fresh_for", "expires_after", "deadline", "route_interval")
+_PLAIN = ("required", "fingerprint", "provider", "host", "credential", "max_requests")
+
+
 def _values(cell: Cell) -> dict[str, Any]:
-    return {
-        "required": cell.required,
-        "fingerprint": cell.fingerprint,
-        "interval_s": cell.interval.total_seconds(),
-        "fresh_for_s": cell.fresh_for.total_seconds(),
-        "expires_after_s": cell.expires_after.total_seconds(),
-        "deadline_s": cell.deadline.total_seconds(),
-        "active": True,
-    }
+    durations = {f"{name}_s": getattr(cell, name).total_seconds() for name in _DURATIONS}
+    return {**{name: getattr(cell, name) for name in _PLAIN}, **durations, "active": True}
 
 
 def _values_of(row: Row[Any]) -> dict[str, Any]:
-    names = ("required", "fingerprint", "interval_s", "fresh_for_s", "expires_after_s", "deadline_s", "active")
+    names = (*_PLAIN, *(f"{name}_s" for name in _DURATIONS), "active")
     return {name: row._mapping[name] for name in names}

@@ -1,84 +1,153 @@
-"""Who probes what until when. A claim is one statement; no transaction stays open while a probe runs."""
+"""Who probes what until when. A claim is one transaction; none stays open while a probe runs."""
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, extract, func, or_, select, update
+from sqlalchemy import Row, ScalarSelect, extract, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.model import Claim
-from service.store.tables import cells, schedule
+from service.model import AskedNow, Claim
+from service.pacing import DEADLINES_A_PROBE
+from service.store import limits, spends
+from service.store.tables import cells, configurations, latest, schedule, waits
 
-JITTER = 0.1
-LONGEST_WAIT_S = 3600.0
 LEASE_MARGIN_S = 30.0
-DEADLINES_A_PROBE = 3
 
 _now = func.statement_timestamp()
 
+# Ranked within each limit, the quick ones last, so that what the limit leaves goes to the longest due; locked only
+# then, with the conditions said again, because another replica may have been faster.
+_CLAIM = text(
+    """
+    WITH room AS (
+      SELECT * FROM unnest(:scopes ::text[], :names ::text[], :probes ::int[], :requests ::int[])
+        AS room (scope, name, probes, requests)
+    ), due AS (
+      SELECT s.cell_id, c.provider, c.host,
+             count(*) OVER by_provider AS provider_probes, sum(c.max_requests) OVER by_provider AS provider_requests,
+             count(*) OVER by_host AS host_probes, sum(c.max_requests) OVER by_host AS host_requests
+      FROM schedule s JOIN cells c ON c.id = s.cell_id
+      WHERE c.location = :location AND c.active AND s.next_due_at <= statement_timestamp()
+        AND (s.leased_until IS NULL OR s.leased_until < statement_timestamp())
+        AND NOT EXISTS (
+          SELECT FROM waits w
+          WHERE w.provider = c.provider AND w.host = c.host AND w.credential = c.credential
+            AND w.until > statement_timestamp())
+        AND EXISTS (SELECT FROM configurations WHERE location = :location AND hash = :hash)
+      WINDOW by_provider AS (PARTITION BY c.provider ORDER BY s.quick, s.next_due_at, s.cell_id),
+             by_host AS (PARTITION BY c.host ORDER BY s.quick, s.next_due_at, s.cell_id)
+    ), fitting AS (
+      SELECT due.cell_id
+      FROM due
+      LEFT JOIN room p ON p.scope = 'provider' AND p.name = due.provider
+      LEFT JOIN room h ON h.scope = 'host' AND h.name = due.host
+      WHERE (p.name IS NULL OR (provider_probes <= p.probes AND provider_requests <= p.requests))
+        AND (h.name IS NULL OR (host_probes <= h.probes AND host_requests <= h.requests))
+    ), taken AS (
+      SELECT s.cell_id, s.lease_id IS NOT NULL AS taken_over
+      FROM schedule s JOIN fitting ON fitting.cell_id = s.cell_id
+      WHERE s.next_due_at <= statement_timestamp()
+        AND (s.leased_until IS NULL OR s.leased_until < statement_timestamp())
+      ORDER BY s.next_due_at
+      LIMIT :slots
+      FOR UPDATE OF s SKIP LOCKED
+    )
+    UPDATE schedule
+    SET lease_id = gen_random_uuid(),
+        leased_until = statement_timestamp() + make_interval(secs => :deadlines * c.deadline_s + :margin)
+    FROM taken, cells c JOIN routes r ON r.id = c.route_id
+    WHERE schedule.cell_id = taken.cell_id AND c.id = taken.cell_id
+    RETURNING schedule.cell_id, schedule.lease_id, schedule.leased_until, schedule.next_due_at, taken.taken_over,
+      c.route_id, c.contract, c.location, c.fingerprint, c.provider, c.host, c.max_requests, c.interval_s, c.required,
+      r.tokens_per_day, r.requests_per_day, statement_timestamp() AS claimed_at,
+      (SELECT max(p.until) FROM pauses p
+       WHERE p.stops AND p.since <= statement_timestamp() AND p.until > statement_timestamp()
+         AND ((p.scope = 'route' AND p.target = c.route_id) OR (p.scope = 'provider' AND p.target = r.provider)
+           OR (p.scope = 'tag' AND p.target = ANY (r.tags)))) AS paused_until
+    """
+)
+_DROP_QUICK = text(
+    """
+    UPDATE schedule s SET next_due_at = s.grid_at, quick = false
+    FROM cells c
+    WHERE c.id = s.cell_id AND c.location = :location AND s.quick AND s.next_due_at <= statement_timestamp()
+      AND (s.leased_until IS NULL OR s.leased_until < statement_timestamp())
+      AND (c.provider = ANY (:providers) OR c.host = ANY (:hosts))
+    """
+)
 
-async def claim(connection: AsyncConnection, location: str, slots: int) -> tuple[list[Claim], int]:
-    """Up to `slots` due cells, longest due first, and how many of them were taken over from an ended lease."""
-    due = (
-        select(
-            schedule.c.cell_id,
-            schedule.c.next_due_at,
-            schedule.c.lease_id.is_not(None).label("taken_over"),
-            cells.c.route_id,
-            cells.c.contract,
-            cells.c.location,
-            cells.c.fingerprint,
-            cells.c.deadline_s,
-        )
-        .join_from(schedule, cells, cells.c.id == schedule.c.cell_id)
-        .where(cells.c.location == location, cells.c.active, schedule.c.next_due_at <= _now)
-        .where(or_(schedule.c.leased_until.is_(None), schedule.c.leased_until < _now))
-        .order_by(schedule.c.next_due_at)
-        .limit(slots)
-        .with_for_update(of=schedule, skip_locked=True)
-        .cte("due")
+
+@dataclass(frozen=True)
+class Claimed:
+    """What one claim gave: `taken_over` of the claims came from a lease that had ended."""
+
+    claims: tuple[Claim, ...]
+    taken_over: int = 0
+
+
+async def claim(connection: AsyncConnection, location: str, config_hash: str, slots: int) -> Claimed:
+    """Up to `slots` due cells, longest due first, within the limits; none when another configuration is active.
+
+    A claim that isn't to be sent says why in `unsent`: its budget is spent, or a pause stops it.
+    """
+    rooms = await limits.rooms(connection, location)
+    result = await connection.execute(
+        _CLAIM,
+        {
+            "location": location,
+            "hash": config_hash,
+            "slots": slots,
+            "deadlines": DEADLINES_A_PROBE,
+            "margin": LEASE_MARGIN_S,
+            "scopes": [room.scope for room in rooms],
+            "names": [room.name for room in rooms],
+            "probes": [room.probes for room in rooms],
+            "requests": [room.requests for room in rooms],
+        },
     )
-    lease = func.make_interval(0, 0, 0, 0, 0, 0, DEADLINES_A_PROBE * due.c.deadline_s + LEASE_MARGIN_S)
-    taken = await connection.execute(
-        update(schedule)
-        .where(schedule.c.cell_id == due.c.cell_id)
-        .values(lease_id=func.gen_random_uuid(), leased_until=_now + lease)
-        .returning(
-            schedule.c.cell_id,
-            schedule.c.lease_id,
-            schedule.c.next_due_at,
-            due.c.route_id,
-            due.c.contract,
-            due.c.location,
-            due.c.fingerprint,
-            due.c.taken_over,
-            _now.label("claimed_at"),
+    rows = sorted(result, key=lambda row: row.next_due_at)
+    if rooms:
+        await connection.execute(
+            _DROP_QUICK,
+            {
+                "location": location,
+                "providers": [room.name for room in rooms if room.scope == "provider"],
+                "hosts": [room.name for room in rooms if room.scope == "host"],
+            },
         )
-    )
-    rows = sorted(taken, key=lambda row: row.next_due_at)
+        sent = [(_claim(row), row.provider, row.host, row.max_requests) for row in rows]
+        await limits.debit(connection, location, sent, rooms)
+    spent = await spends.spent(connection, rows)
     claims = [
-        Claim(
-            cell_id=row.cell_id,
-            route_id=row.route_id,
-            contract=row.contract,
-            location=row.location,
-            fingerprint=row.fingerprint,
-            lease_id=row.lease_id,
-            claimed_at=row.claimed_at,
-            due_at=row.next_due_at,
-        )
+        replace(_claim(row), unsent="paused" if row.paused_until else "budget_spent" if row.cell_id in spent else None)
         for row in rows
     ]
-    return claims, sum(row.taken_over for row in rows)
+    return Claimed(tuple(claims), sum(row.taken_over for row in rows))
+
+
+def _claim(row: Row[Any]) -> Claim:
+    return Claim(
+        cell_id=row.cell_id,
+        route_id=row.route_id,
+        contract=row.contract,
+        location=row.location,
+        fingerprint=row.fingerprint,
+        lease_id=row.lease_id,
+        claimed_at=row.claimed_at,
+        due_at=row.next_due_at,
+        leased_until=row.leased_until,
+    )
 
 
 async def seconds_to_next_due(connection: AsyncConnection, location: str) -> float | None:
-    """Seconds until a cell may be claimed, 0 when one may now, None without any cell. A lease is waited for."""
-    claimable_at: ColumnElement[datetime] = func.min(func.greatest(schedule.c.next_due_at, schedule.c.leased_until))
+    """Seconds until a cell may be claimed, 0 when one may now (a limit apart), None without any cell. Leases and waits
+    are waited for."""
+    claimable_at: Any = func.min(func.greatest(schedule.c.next_due_at, schedule.c.leased_until, _waited_for()))
     seconds = await connection.scalar(
         select(extract("epoch", claimable_at - _now))
         .join_from(schedule, cells, cells.c.id == schedule.c.cell_id)
@@ -87,31 +156,94 @@ async def seconds_to_next_due(connection: AsyncConnection, location: str) -> flo
     return None if seconds is None else max(0.0, float(seconds))
 
 
+def _waited_for() -> ScalarSelect[datetime]:
+    return (
+        select(waits.c.until)
+        .where(waits.c.provider == cells.c.provider, waits.c.host == cells.c.host)
+        .where(waits.c.credential == cells.c.credential)
+        .scalar_subquery()
+    )
+
+
 async def release(connection: AsyncConnection, claims: Sequence[Claim]) -> None:
-    """Give leases back without a verdict: the cells are due as they were."""
+    """Give leases back without a verdict: the cells are due as they were. What they may have sent counts as sent."""
     await connection.execute(
         update(schedule)
         .where(schedule.c.cell_id.in_([claim.cell_id for claim in claims]))
         .where(schedule.c.lease_id.in_([claim.lease_id for claim in claims]))
         .values(lease_id=None, leased_until=None)
     )
+    await limits.settle(connection, {claim.lease_id: limits.BOUNDLESS for claim in claims})
 
 
-def next_grid_point(grid_at: datetime, interval: timedelta, now: datetime) -> datetime:
-    """The next point of the grid after now.
-
-    A point nearer than the jitter is the one that this probe was early for, and doesn't count.
-    """
-    steps = math.floor((now + interval * JITTER - grid_at) / interval) + 1
-    return grid_at + interval * steps
-
-
-def next_due(grid_point: datetime, interval: timedelta, now: datetime, retry_after_s: float | None) -> datetime:
-    """When to ask: the grid point with its jitter, but not before a wait that the provider asked for, up to 1 h."""
-    due = grid_point + interval * random.uniform(-JITTER, JITTER)  # noqa: S311
-    wait = timedelta(seconds=min(max(retry_after_s or 0.0, 0.0), LONGEST_WAIT_S))
-    return max(due, now + wait)
+async def activate(connection: AsyncConnection, location: str, config_hash: str) -> None:
+    """From now on only holders of this configuration claim in `location`."""
+    put = insert(configurations).values(location=location, hash=config_hash, loaded_at=_now)
+    await connection.execute(
+        put.on_conflict_do_update(
+            index_elements=[configurations.c.location],
+            set_={"hash": put.excluded.hash, "loaded_at": put.excluded.loaded_at},
+        )
+    )
 
 
-def somewhere_in(now: datetime, interval: timedelta) -> datetime:
-    return now + interval * random.random()  # noqa: S311
+async def make_due(connection: AsyncConnection, route_id: str, contract: str | None, not_within: timedelta) -> AskedNow:
+    """Have the cells of a route asked at once, but for those that are asked at this moment, that were asked within
+    `not_within`, or whose provider asked us to wait."""
+    wanted = (
+        select(
+            cells.c.id,
+            cells.c.contract,
+            cells.c.location,
+            (schedule.c.leased_until > _now).label("leased"),
+            extract("epoch", _waited_for() - _now).label("waits"),
+            extract("epoch", latest.c.last_observed_at + not_within - _now).label("early"),
+        )
+        .join_from(cells, schedule, schedule.c.cell_id == cells.c.id)
+        .join(latest, latest.c.cell_id == cells.c.id)
+        .where(cells.c.route_id == route_id, cells.c.active)
+        .order_by(cells.c.id)
+        .with_for_update(of=schedule)
+    )
+    if contract is not None:
+        wanted = wanted.where(cells.c.contract == contract)
+    asked = AskedNow()
+    due: list[int] = []
+    for row in await connection.execute(wanted):
+        cell = (row.contract, row.location)
+        if row.leased:
+            asked.under_way.append(cell)
+        elif (row.waits or 0) > 0:
+            asked.waiting.append((*cell, float(row.waits)))
+        elif (row.early or 0) > 0:
+            asked.too_soon.append((*cell, float(row.early)))
+        else:
+            asked.due.append(cell)
+            due.append(row.id)
+    await connection.execute(
+        update(schedule)
+        .where(schedule.c.cell_id.in_(due))
+        .values(next_due_at=func.least(schedule.c.next_due_at, _now), quick=False)
+    )
+    return asked
+
+
+async def hurry(connection: AsyncConnection, location: str, route_ids: Sequence[str], unless_within: timedelta) -> int:
+    """Have the cells of these routes in `location` asked at once, but for those that were asked that recently; how
+    many."""
+    asked_lately = latest.c.last_observed_at > _now - unless_within
+    mine = (
+        select(cells.c.id)
+        .join(latest, latest.c.cell_id == cells.c.id)
+        .where(cells.c.location == location, cells.c.active, cells.c.route_id.in_(route_ids))
+        .where(asked_lately.is_not(True))
+    )
+    hurried = await connection.execute(
+        update(schedule).where(schedule.c.cell_id.in_(mine), schedule.c.next_due_at > _now).values(next_due_at=_now)
+    )
+    return hurried.rowcount
+
+
+async def active(connection: AsyncConnection, location: str) -> str | None:
+    """The hash of the configuration that was loaded last in `location`."""
+    return await connection.scalar(select(configurations.c.hash).where(configurations.c.location == location))

@@ -44,7 +44,18 @@ async def existing(connection: AsyncConnection) -> list[date]:
             "WHERE inhparent = 'verdicts'::regclass ORDER BY relname"
         )
     )
-    return [datetime.strptime(name, "verdicts_%Y%m%d").replace(tzinfo=UTC).date() for name in names]
+    return [_day(name) for name in names]
+
+
+async def sizes(connection: AsyncConnection) -> dict[date, int]:
+    """The bytes that each day takes up, with its indexes."""
+    found = await connection.execute(
+        text(
+            "SELECT relname, pg_total_relation_size(pg_class.oid) FROM pg_inherits "
+            "JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = 'verdicts'::regclass"
+        )
+    )
+    return {_day(name): int(size) for name, size in found}
 
 
 async def drop(connection: AsyncConnection, day: date) -> None:
@@ -59,6 +70,10 @@ def end_of(day: date) -> datetime:
 
 def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
+
+
+def _day(name: str) -> date:
+    return datetime.strptime(name, "verdicts_%Y%m%d").replace(tzinfo=UTC).date()
 
 
 def _name(day: date) -> str:

@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Row
 
 from service.model import (
+    Mark,
     Outcome,
     Rung,
     Standing,
@@ -39,7 +40,24 @@ def verdict_values(verdict: Verdict, cell_id: int) -> dict[str, Any]:
         "rungs": [asdict(rung) for rung in verdict.rungs],
         "facts": dict(verdict.facts),
         "ruleset": verdict.ruleset,
+        "tokens_estimated": verdict.tokens_estimated,
+        "version": verdict.version,
     }
+
+
+def mark_of(verdict: Verdict) -> Mark:
+    """A verdict as the confirmed state counts it."""
+    return Mark(
+        id=verdict.id,
+        status=verdict.status.value,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        observed_at=verdict.observed_at,
+        served_model=verdict.served_model,
+        fingerprint=verdict.fingerprint,
+        ruleset=verdict.ruleset,
+        version=verdict.version,
+    )
 
 
 def without_details(verdict: Verdict) -> Verdict:
@@ -89,4 +107,5 @@ def stored_verdict(row: Row[Any]) -> StoredVerdict:
         rungs=tuple(Rung(**{name: part for name, part in rung.items() if name in _RUNG}) for rung in values["rungs"]),
         facts=values["facts"],
         ruleset=values["ruleset"],
+        route_id=values["route_id"],
     )

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+import json
+from dataclasses import fields
+from datetime import UTC, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Text, cast, func, select, true
+from sqlalchemy import Row, Text, and_, cast, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.model import Cell, CellRow, Outcome, RouteRow, Snapshot
+from service.model import Cell, CellRow, Confirmed, Outcome, RouteRow, Snapshot
+from service.regression import confirmed_of
+from service.store import pauses, probers, spends
 from service.store.rows import standing_of
-from service.store.tables import cells, latest, routes, schedule
+from service.store.tables import cells, latest, routes, schedule, waits
 
 _AT_ONCE = 250
+_ROUTE = tuple(field.name for field in fields(RouteRow) if field.name != "id")
 _COUNTED = tuple((outcome, outcome.value) for outcome in Outcome)
 _CLOCK = select(func.statement_timestamp().label("now")).subquery("clock")
 _CELLS = (
     select(
         cells,
-        routes.c.name,
-        routes.c.provider,
-        routes.c.dialect,
-        routes.c.model,
-        routes.c.url,
-        routes.c.tags,
-        *(column for column in latest.c if column.name not in ("standing", "last")),
+        *(routes.c[name] for name in _ROUTE if name != "provider"),
+        routes.c.provider.label("of_provider"),
+        *(column for column in latest.c if column.name not in ("standing", "last", "confirmed")),
         # JSON is read part by part, not by the driver in one go.
         cast(latest.c.standing, Text).label("standing"),
         cast(latest.c.last, Text).label("last"),
-        schedule.c.next_due_at,
+        cast(latest.c.confirmed, Text).label("confirmed"),
+        func.greatest(schedule.c.next_due_at, waits.c.until).label("next_due_at"),
     )
     .join_from(cells, routes, routes.c.id == cells.c.route_id)
     .join(latest, latest.c.cell_id == cells.c.id)
     .join(schedule, schedule.c.cell_id == cells.c.id)
+    .outerjoin(
+        waits,
+        and_(
+            waits.c.provider == cells.c.provider,
+            waits.c.host == cells.c.host,
+            waits.c.credential == cells.c.credential,
+        ),
+    )
     .where(cells.c.active)
     .subquery("cell")
 )
@@ -52,22 +62,24 @@ async def snapshot(connection: AsyncConnection) -> Snapshot:
     for start in range(0, len(rows), _AT_ONCE):
         found += (_cell(row, shared) for row in rows[start : start + _AT_ONCE] if row.id is not None)
         await asyncio.sleep(0)
-    return Snapshot(rows[0].now, tuple(found))
+    now = rows[0].now
+    return Snapshot(
+        now,
+        tuple(found),
+        pauses=tuple(await pauses.current(connection)),
+        probers=tuple(await probers.heard_of(connection)),
+        spends=await spends.of_day(connection, now.astimezone(UTC).date()),
+        active=await probers.active(connection),
+    )
 
 
 def _cell(row: Row[Any], shared: dict[str, RouteRow]) -> CellRow:
     values = row._mapping
     route = shared.get(row.route_id)
     if route is None:
-        route = shared[row.route_id] = RouteRow(
-            id=row.route_id,
-            name=row.name,
-            provider=row.provider,
-            dialect=row.dialect,
-            model=row.model,
-            url=row.url,
-            tags=tuple(row.tags),
-        )
+        known = {name: values[name] for name in _ROUTE}
+        known |= {"provider": row.of_provider, "tags": tuple(row.tags)}
+        route = shared[row.route_id] = RouteRow(id=row.route_id, **known)
     standing = standing_of(row.standing)
     return CellRow(
         cell_id=row.id,
@@ -82,6 +94,11 @@ def _cell(row: Row[Any], shared: dict[str, RouteRow]) -> CellRow:
             fresh_for=timedelta(seconds=row.fresh_for_s),
             expires_after=timedelta(seconds=row.expires_after_s),
             deadline=timedelta(seconds=row.deadline_s),
+            provider=row.provider,
+            host=row.host,
+            credential=row.credential,
+            max_requests=row.max_requests,
+            route_interval=timedelta(seconds=row.route_interval_s),
         ),
         standing=standing,
         last=standing if row.last == row.standing else standing_of(row.last),
@@ -89,4 +106,8 @@ def _cell(row: Row[Any], shared: dict[str, RouteRow]) -> CellRow:
         state_since=row.state_since,
         counts={outcome: values[name] for outcome, name in _COUNTED},
         next_due_at=row.next_due_at,
+        confirmed=confirmed_of(json.loads(row.confirmed)) if row.confirmed else Confirmed(),
+        last_transition_at=row.last_transition_at,
+        tokens_in=row.tokens_in,
+        tokens_out=row.tokens_out,
     )

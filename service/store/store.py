@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 import psycopg.errors
@@ -11,13 +11,40 @@ import structlog
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError, StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.model import Cell, Claim, RouteRow, Snapshot, StoredVerdict, Transition, Verdict
+from service.model import (
+    AskedNow,
+    Cell,
+    Claim,
+    Hour,
+    Limit,
+    Pause,
+    PauseScope,
+    RouteRow,
+    Snapshot,
+    StoredVerdict,
+    Transition,
+    Verdict,
+)
 from service.rejudge import Recorded
-from service.store import cells, claims, facts, partitions, transitions, verdicts
+from service.store import (
+    cells,
+    claims,
+    facts,
+    limits,
+    partitions,
+    pauses,
+    probers,
+    rollup,
+    spends,
+    transitions,
+    verdicts,
+)
 from service.store import snapshot as snapshots
+from service.store.probers import Sign
 from service.store.rows import without_details
 
 _DROP_TRIES = 3
+_SILENT_FOR = timedelta(days=1)
 _REFUSALS = (StatementError, ValueError, TypeError)  # the driver raises the latter two as they are
 
 _log = structlog.get_logger(__name__)
@@ -37,17 +64,46 @@ class Store:
         self.leases_expired = 0
         self._engine = engine
 
-    async def sync(self, location: str, route_rows: Sequence[RouteRow], wanted: Sequence[Cell]) -> None:
-        """Make the stored cells of `location` those of `wanted`. See `cells.sync`."""
+    async def sync(
+        self,
+        location: str,
+        config_hash: str,
+        route_rows: Sequence[RouteRow],
+        wanted: Sequence[Cell],
+        limited: Sequence[Limit] = (),
+    ) -> None:
+        """Make the stored cells and limits of `location` those that are wanted. See `cells.sync`."""
         async with self._engine.begin() as connection:
-            await cells.sync(connection, location, route_rows, wanted)
+            await cells.sync(connection, location, config_hash, route_rows, wanted, limited)
 
-    async def claim(self, location: str, slots: int) -> list[Claim]:
-        """Lease up to `slots` due cells of `location`, longest due first, for three deadlines and 30 s."""
+    async def claim(self, location: str, config_hash: str, slots: int) -> list[Claim]:
+        """Lease up to `slots` due cells of `location`, longest due first, for three deadlines and 30 s; none while
+        another configuration is active there."""
         async with self._engine.begin() as connection:
-            claimed, taken_over = await claims.claim(connection, location, slots)
-        self.leases_expired += taken_over
-        return claimed
+            claimed = await claims.claim(connection, location, config_hash, slots)
+        self.leases_expired += claimed.taken_over
+        return list(claimed.claims)
+
+    async def ask_now(self, route_id: str, contract: str | None, not_within_s: float) -> AskedNow:
+        """Make the cells of a route due. See `claims.make_due`."""
+        async with self._engine.begin() as connection:
+            return await claims.make_due(connection, route_id, contract, timedelta(seconds=not_within_s))
+
+    async def hurry(self, location: str, route_ids: Sequence[str], unless_within: timedelta) -> int:
+        """Make the cells of these routes due in `location`, but for those asked lately; how many."""
+        async with self._engine.begin() as connection:
+            return await claims.hurry(connection, location, route_ids, unless_within)
+
+    async def tell(self, sign: Sign) -> str | None:
+        """A sign of life of a process; the hash of the configuration that is active in its location."""
+        async with self._engine.begin() as connection:
+            await probers.tell(connection, sign)
+            return (await probers.active(connection)).get(sign.location)
+
+    async def leave(self, prober: UUID) -> None:
+        """A process says that it stops."""
+        async with self._engine.begin() as connection:
+            await probers.leave(connection, prober)
 
     async def seconds_to_next_due(self, location: str) -> float | None:
         """Seconds until a cell of `location` may be claimed; None without any cell."""
@@ -112,6 +168,84 @@ class Store:
             yield found
             more = after is not None
 
+    async def verdict_page(
+        self,
+        *,
+        route_id: str | None = None,
+        provider: str | None = None,
+        contract: str | None = None,
+        location: str | None = None,
+        outcome: str | None = None,
+        status: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: tuple[datetime, UUID] | None = None,
+        limit: int = 100,
+    ) -> list[StoredVerdict]:
+        """Verdicts that are all of this, newest first. See `verdicts.page`."""
+        wanted = _given(route_id=route_id, contract=contract, location=location, outcome=outcome, status=status)
+        async with self._engine.begin() as connection:
+            return await verdicts.page(
+                connection, wanted=wanted, provider=provider, since=since, until=until, before=before, limit=limit
+            )
+
+    async def verdicts_by_id(self, ids: Sequence[UUID]) -> list[StoredVerdict]:
+        """Those of these verdicts that history still holds."""
+        async with self._engine.begin() as connection:
+            return await verdicts.by_ids(connection, ids)
+
+    async def transition_page(
+        self,
+        *,
+        route_id: str | None = None,
+        provider: str | None = None,
+        contract: str | None = None,
+        location: str | None = None,
+        kinds: Sequence[str] | None = None,
+        before: tuple[datetime, int] | None = None,
+        limit: int = 100,
+    ) -> list[Transition]:
+        """Changes that are all of this, newest first. See `transitions.page`."""
+        wanted = _given(route_id=route_id, contract=contract, location=location)
+        async with self._engine.begin() as connection:
+            return await transitions.page(
+                connection, wanted=wanted, provider=provider, kinds=kinds, before=before, limit=limit
+            )
+
+    async def hours(self, route_id: str, since: datetime, until: datetime) -> list[Hour]:
+        """The hourly sums of a route's cells, oldest first."""
+        async with self._engine.begin() as connection:
+            return await rollup.of_route(connection, route_id, since, until)
+
+    async def shares(self, length: timedelta) -> dict[str, tuple[int, int]]:
+        """Of each route, over its required contracts and that long back: proven verdicts, and all that count."""
+        async with self._engine.begin() as connection:
+            return await rollup.shares(connection, await partitions.clock(connection) - length)
+
+    async def pauses(self, ended: bool = False, limit: int = 100) -> list[Pause]:
+        """The pauses that go on, or those that are over."""
+        async with self._engine.begin() as connection:
+            return await (pauses.ended(connection, limit) if ended else pauses.current(connection))
+
+    async def pause(self, scope: PauseScope, target: str, seconds: float, stops: bool, reason: str, by: str) -> Pause:
+        """Set a pause, from now on."""
+        async with self._engine.begin() as connection:
+            return await pauses.add(connection, scope, target, timedelta(seconds=seconds), stops, reason, by)
+
+    async def end_pause(self, id: UUID) -> Pause | None:
+        """End a pause; None when none with this id goes on."""
+        async with self._engine.begin() as connection:
+            return await pauses.end(connection, id)
+
+    async def roll_up(self) -> int:
+        """Sum up the hours that need it, one transaction each; the number of hours."""
+        async with self._engine.begin() as connection:
+            wanted = await rollup.outstanding(connection, await partitions.clock(connection))
+        for hour in wanted:
+            async with self._engine.begin() as connection:
+                await rollup.roll(connection, hour, await partitions.clock(connection))
+        return len(wanted)
+
     async def ensure_partitions(self, days_back: int = 1, days_ahead: int = 7) -> None:
         """Make room for the verdicts of the days around today. Without it nothing can be saved."""
         async with self._engine.begin() as connection:
@@ -129,10 +263,31 @@ class Store:
             old = [day for day in await partitions.existing(connection) if partitions.end_of(day) <= keep_from]
         return sum([await self._drop(day) for day in old])
 
-    async def forget(self, older_than: timedelta) -> int:
-        """Delete the transitions of before `older_than` ago; the number that went."""
+    async def drop_largest(self, max_bytes: int) -> int:
+        """Drop the oldest days until the verdicts take up no more than that, but for the last two; the number that
+        went."""
         async with self._engine.begin() as connection:
-            return await transitions.forget(connection, await partitions.clock(connection) - older_than)
+            sizes = await partitions.sizes(connection)
+            today = (await partitions.clock(connection)).date()
+        total, gone = sum(sizes.values()), 0
+        for day in sorted(sizes):
+            if total <= max_bytes or day >= today - timedelta(days=1):
+                break
+            if await self._drop(day):
+                total, gone = total - sizes[day], gone + 1
+        return gone
+
+    async def forget(self, older_than: timedelta) -> int:
+        """Delete transitions, sums and spends of before `older_than` ago, and what counts no more; the number of
+        transitions that went."""
+        async with self._engine.begin() as connection:
+            now = await partitions.clock(connection)
+            before = now - older_than
+            await rollup.forget(connection, before)
+            await spends.forget(connection, before.date())
+            await limits.forget(connection)
+            await probers.forget(connection, now - _SILENT_FOR)
+            return await transitions.forget(connection, before)
 
     async def _apply(self, finished: Sequence[tuple[Claim, Verdict]]) -> set[UUID]:
         async with self._engine.begin() as connection:
@@ -176,6 +331,10 @@ class Store:
                 if not isinstance(error.orig, psycopg.errors.LockNotAvailable):
                     raise
         return False
+
+
+def _given(**values: str | None) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _is_about_data(error: Exception) -> bool:

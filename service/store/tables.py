@@ -132,10 +132,7 @@ latest = Table(
     Column("last", JSONB(none_as_null=True)),
     Column("last_observed_at", Moment),
     Column("last_proven_at", Moment),
-    *(
-        Column(outcome, BigInteger, nullable=False, server_default=text("0"))
-        for outcome in OUTCOMES
-    ),
+    *(Column(outcome, BigInteger, nullable=False, server_default=text("0")) for outcome in OUTCOMES),
     Column("confirmed", JSONB(none_as_null=True)),
     Column("last_transition_at", Moment),
     Column("tokens_in", BigInteger, nullable=False, server_default=text("0")),

@@ -1,71 +1,201 @@
-"""Verdicts written and read back: history, and what `latest` and `schedule` learn from each."""
+"""Verdicts written and read back: history, and what state, schedule, limits and budgets learn from each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Boolean, Integer, Text, and_, bindparam, case, cast, func, lateral, or_, select, true, update
+from sqlalchemy import (
+    Boolean,
+    Integer,
+    Row,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    lateral,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.model import Claim, Outcome, StoredVerdict, Verdict
-from service.store import transitions
-from service.store.claims import next_due, next_grid_point
-from service.store.rows import standing_values, stored_verdict, verdict_values
-from service.store.tables import Moment, cells, latest, schedule, verdicts
+from service.model import Change, Claim, Confirmed, Mark, Outcome, Spend, Status, StoredVerdict, Verdict
+from service.pacing import LONGEST_WAIT, Plan, Rhythm, after_midnight, plan, stretch
+from service.regression import confirm, confirmed_of, confirmed_values, to_judge_again, wants_quick_reprobe
+from service.rejudge import judge_again
+from service.rules import RULESET
+from service.store import limits, rollup, spends, transitions
+from service.store.rows import mark_of, standing_values, stored_verdict, verdict_values
+from service.store.tables import Moment, cells, latest, routes, schedule, verdicts
+
+Finished = tuple[Claim, Verdict]
 
 
 @dataclass(frozen=True)
 class Applied:
-    """The verdicts that were stored, and how many came from a lease that was no longer theirs."""
+    """The verdicts that were stored, and how many were void: made after a lease that was no longer theirs."""
 
     ids: frozenset[UUID]
     leases_lost: int
 
 
-async def apply(connection: AsyncConnection, finished: Sequence[tuple[Claim, Verdict]]) -> Applied:
-    """Store verdicts whose lease still holds, and let state and schedule follow. Done twice it changes nothing."""
+async def apply(connection: AsyncConnection, finished: Sequence[Finished]) -> Applied:
+    """Store verdicts, and let state, schedule, limits and budgets follow. Done twice it changes nothing.
+
+    A verdict counts that was observed within its lease, however late it comes; one that was observed after it counts
+    only while nobody else has taken the cell over: a prober that slept tells nothing of the route.
+    """
+    finished = sorted(finished, key=lambda one: one[1].observed_at)
     held = await _lock_schedule(connection, [claim for claim, _ in finished])
-    mine = [(claim, verdict) for claim, verdict in finished if claim.lease_id in held]
-    lost = [verdict for claim, verdict in finished if claim.lease_id not in held]
-    if not mine:
-        return Applied(frozenset(), len(lost) - await _count_stored(connection, lost))
-    rows = [verdict_values(verdict, claim.cell_id) for claim, verdict in mine]
-    put = insert(verdicts).on_conflict_do_nothing().returning(verdicts.c.id)
-    stored = frozenset((await connection.scalars(put, rows)).all())
-    new = [(claim, verdict) for claim, verdict in mine if verdict.id in stored]
+    void = [one for one in finished if not _counts(*one, held)]
+    counting = [one for one in finished if _counts(*one, held)]
+    stored = await _insert(connection, counting)
+    new = [(claim, verdict) for claim, verdict in counting if verdict.id in stored]
     if new:
-        # Read after the lock and in a statement of its own: a reload that came in between is seen.
-        ids = [claim.cell_id for claim, _ in new]
-        current = (
-            select(cells.c.id, cells.c.fingerprint, cells.c.interval_s, cells.c.required, latest.c.standing)
-            .join_from(cells, latest, latest.c.cell_id == cells.c.id)
-            .where(cells.c.id.in_(ids))
+        await _follow(connection, new, held)
+    lost = len(void) - await _count_stored(connection, [verdict for _, verdict in void])
+    return Applied(stored, lost)
+
+
+def _counts(claim: Claim, verdict: Verdict, held: Mapping[UUID, Row[Any]]) -> bool:
+    return claim.lease_id in held or verdict.observed_at <= claim.leased_until
+
+
+async def _insert(connection: AsyncConnection, finished: Sequence[Finished]) -> frozenset[UUID]:
+    if not finished:
+        return frozenset()
+    rows = [verdict_values(verdict, claim.cell_id) for claim, verdict in finished]
+    put = insert(verdicts).on_conflict_do_nothing().returning(verdicts.c.id)
+    return frozenset((await connection.scalars(put, rows)).all())
+
+
+async def _follow(connection: AsyncConnection, new: Sequence[Finished], held: Mapping[UUID, Row[Any]]) -> None:
+    # Read after the lock and in a statement of its own: a reload that came in between is seen.
+    current = (
+        select(
+            cells,
+            routes.c.tokens_per_day,
+            routes.c.requests_per_day,
+            latest.c.standing,
+            latest.c.last_observed_at,
+            latest.c.confirmed,
+            func.statement_timestamp().label("now"),
         )
-        configured = {row.id: row for row in await connection.execute(current)}
-        replaced = _replaced(new, configured)
+        .join_from(cells, latest, latest.c.cell_id == cells.c.id)
+        .join(routes, routes.c.id == cells.c.route_id)
+        .where(cells.c.id.in_([claim.cell_id for claim, _ in new]))
+    )
+    configured = {row.id: row for row in await connection.execute(current)}
+    steps = await _steps(connection, new, configured)
+    await connection.execute(_UPDATE_LATEST, [_latest_values(step) for step in steps])
+    await transitions.record(connection, steps)
+    await spends.add(connection, [verdict for _, verdict in new])
+    await limits.settle(connection, {claim.lease_id: verdict.requests for claim, verdict in new})
+    await limits.wait(connection, _waits(steps))
+    await rollup.note_late(connection, [verdict.observed_at for _, verdict in new], steps[0].row.now)
+    holding = [step for step in steps if step.claim.lease_id in held]
+    if holding:
+        budgeted = {step.row.route_id for step in holding if step.row.tokens_per_day or step.row.requests_per_day}
+        day = holding[0].row.now.astimezone(UTC).date()
+        used = await spends.of_day(connection, day, budgeted) if budgeted else {}
         await connection.execute(
-            _UPDATE_LATEST,
-            [_latest_values(verdict, claim.cell_id, verdict.id in replaced) for claim, verdict in new],
+            _UPDATE_SCHEDULE, [_schedule_values(step, held[step.claim.lease_id], used) for step in holding]
         )
-        informational = [
-            (claim.cell_id, old, verdict)
-            for claim, verdict in new
-            if not configured[claim.cell_id].required and (old := replaced.get(verdict.id)) is not None
-        ]
-        await transitions.record(connection, transitions.INFORMATIONAL, informational)
-        await connection.execute(
-            _UPDATE_SCHEDULE,
-            [
-                _schedule_values(claim, verdict, held[claim.lease_id], configured[claim.cell_id])
-                for claim, verdict in new
-            ],
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stored verdict and what it makes of its cell. `row` is how the cell is configured; `replaced` is the standing
+    verdict before it, `stands` that it stands now; `standing_at` is the time of the one that stands after it."""
+
+    claim: Claim
+    verdict: Verdict
+    row: Row[Any]
+    stands: bool
+    replaced: Mapping[str, Any] | None
+    standing_at: datetime | None
+    confirmed: Confirmed
+    change: Change | None
+    quick: bool
+
+
+async def _steps(
+    connection: AsyncConnection, new: Sequence[Finished], configured: Mapping[int, Row[Any]]
+) -> list[Step]:
+    """What each verdict does, in the order of their times; several of one cell follow upon each other."""
+    standing = {cell_id: row.standing for cell_id, row in configured.items()}
+    confirmed = {cell_id: confirmed_of(row.confirmed) for cell_id, row in configured.items()}
+    newest = {cell_id: row.last_observed_at for cell_id, row in configured.items()}
+    steps = []
+    for claim, verdict in new:
+        row, old, state = configured[claim.cell_id], standing[claim.cell_id], confirmed[claim.cell_id]
+        current = verdict.fingerprint == row.fingerprint
+        latest_yet = newest[claim.cell_id] is None or newest[claim.cell_id] < verdict.observed_at
+        stands = (
+            current
+            and verdict.outcome is not Outcome.UNPROVEN
+            and (old is None or datetime.fromisoformat(old["observed_at"]) < verdict.observed_at)
         )
-    return Applied(stored, len(lost) - await _count_stored(connection, lost))
+        change, quick = None, False
+        if current and latest_yet:
+            mark = mark_of(verdict)
+            again = await _judged_again(connection, state.grounds if to_judge_again(state, mark) else None, mark)
+            state, change = confirm(state, mark, again)
+            quick = bool(row.required) and wants_quick_reprobe(state, mark)
+        if stands:
+            standing[claim.cell_id] = standing_values(verdict)
+        if latest_yet:
+            newest[claim.cell_id] = verdict.observed_at
+        confirmed[claim.cell_id] = state
+        stands_now = standing[claim.cell_id]
+        steps.append(
+            Step(
+                claim,
+                verdict,
+                row,
+                stands,
+                old,
+                datetime.fromisoformat(stands_now["observed_at"]) if stands_now else None,
+                state,
+                change,
+                quick,
+            )
+        )
+    return steps
+
+
+async def _judged_again(connection: AsyncConnection, grounds: Mark | None, mark: Mark) -> Status | None:
+    """What a stored verdict says under the rules of `mark`; None when it is gone, when its facts don't say enough, or
+    when `mark` is itself of earlier rules: it came by way of the spool."""
+    if grounds is None or mark.ruleset != RULESET:
+        return None
+    found = await connection.execute(
+        select(verdicts.c.contract, verdicts.c.facts).where(
+            verdicts.c.id == grounds.id, verdicts.c.observed_at == grounds.observed_at
+        )
+    )
+    row = found.one_or_none()
+    judged = judge_again(row.contract, row.facts) if row is not None else None
+    return judged.conclusion.status if judged is not None else None
+
+
+def _waits(steps: Sequence[Step]) -> dict[tuple[str, str, str], datetime]:
+    asked: dict[tuple[str, str, str], datetime] = {}
+    for step in steps:
+        if step.verdict.retry_after_s:
+            key = (step.row.provider, step.row.host, step.row.credential)
+            until = step.verdict.observed_at + min(timedelta(seconds=step.verdict.retry_after_s), LONGEST_WAIT)
+            asked[key] = max(until, asked.get(key, until))
+    return asked
 
 
 async def history(connection: AsyncConnection, route_id: str, limit: int) -> list[StoredVerdict]:
@@ -83,15 +213,53 @@ async def history(connection: AsyncConnection, route_id: str, limit: int) -> lis
     return [stored_verdict(row) for row in found]
 
 
-async def _lock_schedule(connection: AsyncConnection, claims: Sequence[Claim]) -> dict[UUID, Any]:
+async def page(
+    connection: AsyncConnection,
+    *,
+    wanted: Mapping[str, str],
+    provider: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    before: tuple[datetime, UUID] | None = None,
+    limit: int = 100,
+) -> list[StoredVerdict]:
+    """Verdicts newest first; `wanted` maps columns (route_id, contract, location, outcome, status) to their values.
+    `before` is the time and the id of the last one of the page before."""
+    found = select(verdicts).order_by(verdicts.c.observed_at.desc(), verdicts.c.id.desc()).limit(limit)
+    for name, value in wanted.items():
+        found = found.where(verdicts.c[name] == value)
+    if provider is not None:
+        of_provider = select(cells.c.id).join(routes, routes.c.id == cells.c.route_id)
+        found = found.where(verdicts.c.cell_id.in_(of_provider.where(routes.c.provider == provider)))
+    elif "route_id" in wanted:  # so that the index over cells is used
+        found = found.where(verdicts.c.cell_id.in_(select(cells.c.id).where(cells.c.route_id == wanted["route_id"])))
+    if since is not None:
+        found = found.where(verdicts.c.observed_at >= since)
+    if until is not None:
+        found = found.where(verdicts.c.observed_at < until)
+    if before is not None:
+        found = found.where(verdicts.c.observed_at <= before[0])
+        found = found.where(tuple_(verdicts.c.observed_at, verdicts.c.id) < tuple_(*before))
+    return [stored_verdict(row) for row in await connection.execute(found)]
+
+
+async def by_ids(connection: AsyncConnection, ids: Sequence[UUID]) -> list[StoredVerdict]:
+    """Those of the verdicts with these ids that history still holds."""
+    if not ids:
+        return []
+    return [stored_verdict(row) for row in await connection.execute(select(verdicts).where(verdicts.c.id.in_(ids)))]
+
+
+async def _lock_schedule(connection: AsyncConnection, claims: Sequence[Claim]) -> dict[UUID, Row[Any]]:
     """The schedule rows by the lease that holds each, locked in one order everywhere."""
     found = await connection.execute(
-        select(schedule, func.statement_timestamp().label("now"))
+        select(schedule)
         .where(schedule.c.cell_id.in_([claim.cell_id for claim in claims]))
         .order_by(schedule.c.cell_id)
         .with_for_update()
     )
-    return {row.lease_id: row for row in found}
+    mine = {claim.lease_id for claim in claims}
+    return {row.lease_id: row for row in found if row.lease_id in mine}
 
 
 async def _count_stored(connection: AsyncConnection, candidates: Sequence[Verdict]) -> int:
@@ -103,51 +271,74 @@ async def _count_stored(connection: AsyncConnection, candidates: Sequence[Verdic
     return await connection.scalar(stored.where(verdicts.c.observed_at.in_(times))) or 0
 
 
-def _replaced(
-    new: Sequence[tuple[Claim, Verdict]], configured: Mapping[int, Any]
-) -> dict[UUID, Mapping[str, Any] | None]:
-    """The verdicts that become the standing one of their cell, each with the one that stood before it."""
-    standing = {cell_id: row.standing for cell_id, row in configured.items()}
-    replaced = {}
-    for claim, verdict in new:
-        old = standing[claim.cell_id]
-        if (
-            verdict.outcome is not Outcome.UNPROVEN
-            and verdict.fingerprint == configured[claim.cell_id].fingerprint
-            and (old is None or datetime.fromisoformat(old["observed_at"]) < verdict.observed_at)
-        ):
-            replaced[verdict.id] = old
-            standing[claim.cell_id] = standing_values(verdict)
-    return replaced
-
-
-def _latest_values(verdict: Verdict, cell_id: int, stands: bool) -> dict[str, Any]:
+def _latest_values(step: Step) -> dict[str, Any]:
+    verdict = step.verdict
     return {
-        "cell": cell_id,
+        "cell": step.claim.cell_id,
         "value": standing_values(verdict),
         "seen_at": verdict.observed_at,
         "result": verdict.outcome.value,
-        "stands": stands,
+        "stands": step.stands,
+        "state": confirmed_values(step.confirmed),
+        "changed_at": step.change.at if step.change else None,
+        "used_in": verdict.tokens_in or 0,
+        "used_out": verdict.tokens_out or 0,
     }
 
 
-def _schedule_values(claim: Claim, verdict: Verdict, held: Any, configured: Any) -> dict[str, Any]:
-    interval = timedelta(seconds=configured.interval_s)
-    if verdict.fingerprint != configured.fingerprint:  # the configuration changed under the probe: ask again at once
-        grid_at, due_at = held.grid_at, held.now
-    else:
-        grid_at = next_grid_point(held.grid_at, interval, held.now)
-        due_at = next_due(grid_at, interval, held.now, verdict.retry_after_s)
-    return {"cell": claim.cell_id, "lease": claim.lease_id, "grid_at": grid_at, "next_due_at": due_at}
+def _schedule_values(step: Step, held: Row[Any], used: Mapping[str, Spend]) -> dict[str, Any]:
+    planned = _plan(step, held, used)
+    return {
+        "cell": step.claim.cell_id,
+        "lease": step.claim.lease_id,
+        "grid_at": planned.grid_at,
+        "next_due_at": planned.due_at,
+        "quick": planned.quick,
+        "blocked_run": planned.blocked_run,
+    }
+
+
+def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend]) -> Plan:
+    row, verdict, now = step.row, step.verdict, step.row.now
+    interval = timedelta(seconds=row.interval_s)
+    if verdict.fingerprint != row.fingerprint:  # the configuration changed under the probe: ask again at once
+        return Plan(held.grid_at, now)
+    if step.claim.unsent == "budget_spent":
+        at = after_midnight(now, interval)
+        return Plan(at, at, blocked_run=held.blocked_run)
+    often = row.required and step.confirmed.askings_left > 0 and row.route_interval_s > 0
+    doubtful = spends.in_doubt(row.required, verdict.outcome, step.confirmed.proven)
+    return plan(
+        held.grid_at,
+        Rhythm(
+            timedelta(seconds=row.route_interval_s) if often else interval,
+            timedelta(seconds=row.expires_after_s),
+            timedelta(seconds=row.deadline_s),
+        ),
+        now,
+        outcome=verdict.outcome,
+        blocked_run=held.blocked_run,
+        wait_s=verdict.retry_after_s,
+        known_at=step.standing_at,
+        quick=step.quick,
+        stretch=stretch(
+            spends.allowance_of(row),
+            used.get(row.route_id, Spend()),
+            now,
+            required=row.required,
+            in_doubt=doubtful,
+        ),
+    )
 
 
 def _build_update_latest() -> Any:
     seen_at, result = bindparam("seen_at", type_=Moment), bindparam("result", type_=Text)
-    value = bindparam("value", type_=JSONB)
+    value, state = bindparam("value", type_=JSONB), bindparam("state", type_=JSONB)
     newest = or_(latest.c.last_observed_at.is_(None), latest.c.last_observed_at < seen_at)
     stands = bindparam("stands", type_=Boolean)
     turned = and_(stands, latest.c.standing["outcome"].astext.is_distinct_from(result))
     proof = case((result == Outcome.PROVEN.value, seen_at))
+    changed_at = bindparam("changed_at", type_=Moment)
     return (
         update(latest)
         .where(latest.c.cell_id == bindparam("cell"))
@@ -158,6 +349,10 @@ def _build_update_latest() -> Any:
             last=case((newest, value), else_=latest.c.last),
             last_observed_at=func.greatest(latest.c.last_observed_at, seen_at),
             last_proven_at=func.greatest(latest.c.last_proven_at, proof),
+            confirmed=state,
+            last_transition_at=func.greatest(latest.c.last_transition_at, changed_at),
+            tokens_in=latest.c.tokens_in + bindparam("used_in", type_=Integer),
+            tokens_out=latest.c.tokens_out + bindparam("used_out", type_=Integer),
             **{name.value: latest.c[name.value] + cast(result == name.value, Integer) for name in Outcome},
         )
     )

@@ -20,6 +20,7 @@ from service.store import Board, Store, cells, claims
 from service.store.rows import UNSTORABLE
 
 HERE = "here"
+HASH = "0123456789abcdef"
 MINUTE = timedelta(minutes=1)
 INTERVAL = timedelta(minutes=5)
 RUNG = Rung("forced", "tools, choice forced", "complete", "events 9", 200, "ok", 1.25, headers_s=0.5)
@@ -81,7 +82,7 @@ class World:
         self._engine = engine
 
     async def sync(self, *wanted: Cell, location: str = HERE) -> None:
-        await self.store.sync(location, [route(name) for name in {cell.route_id for cell in wanted}], wanted)
+        await self.store.sync(location, HASH, [route(name) for name in {cell.route_id for cell in wanted}], wanted)
 
     async def sql(self, statement: str, **values: Any) -> Any:
         async with self._engine.begin() as connection:
@@ -99,7 +100,7 @@ class World:
 
     async def claim(self, slots: int = 10, location: str = HERE) -> list[Claim]:
         await self.all_due()
-        return await self.store.claim(location, slots)
+        return await self.store.claim(location, HASH, slots)
 
     async def claim_one(self) -> Claim:
         (claim,) = await self.claim()
@@ -130,7 +131,7 @@ def world(engine: AsyncEngine) -> World:
 class TestSync:
     async def test_a_snapshot_returns_what_was_configured(self, world: World) -> None:
         other = cell(contract="agent_turn", required=False, interval=timedelta(hours=1), deadline=2 * MINUTE)
-        await world.store.sync(HERE, [route()], [cell(), other])
+        await world.store.sync(HERE, HASH, [route()], [cell(), other])
         snapshot = await world.store.snapshot()
         assert [row.cell for row in snapshot.cells] == [other, cell()]
         assert [row.route for row in snapshot.cells] == [route(), route()]
@@ -182,13 +183,13 @@ class TestSync:
         await world.sync(cell())
         await world.ask()
         await world.sync(cell(), seldom)
-        assert [claim.contract for claim in await world.store.claim(HERE, 9)] == ["agent_turn"]
+        assert [claim.contract for claim in await world.store.claim(HERE, HASH, 9)] == ["agent_turn"]
 
     async def test_a_rename_loses_nothing(self, world: World) -> None:
         await world.sync(cell())
         result = await world.ask()
         before = await world.contents()
-        await world.store.sync(HERE, [route(name="a new name", url="https://other.example")], [cell(required=False)])
+        await world.store.sync(HERE, HASH, [route(name="a new name", url="https://other.example")], [cell(required=False)])
         row = await world.row()
         assert (row.route.name, row.cell.required) == ("a new name", False)
         assert row.standing is not None
@@ -205,7 +206,7 @@ class TestSync:
         assert row.last.id == result.id
         assert row.counts[Outcome.PROVEN] == 1
         assert row.last_proven_at == result.observed_at
-        assert [claim.fingerprint for claim in await world.store.claim(HERE, 9)] == ["f2"]
+        assert [claim.fingerprint for claim in await world.store.claim(HERE, HASH, 9)] == ["f2"]
 
     async def test_a_verdict_under_an_old_fingerprint_is_history_and_the_cell_is_due_at_once(
         self, world: World
@@ -213,14 +214,14 @@ class TestSync:
         await world.sync(cell())
         claim = await world.claim_one()
         await world.sync(cell(fingerprint="f2"))
-        assert await world.store.claim(HERE, 9) == []  # still being probed: two never overlap
+        assert await world.store.claim(HERE, HASH, 9) == []  # still being probed: two never overlap
         result = verdict(claim)
         assert await world.store.save([(claim, result)]) == {result.id}
         row = await world.row()
         assert row.standing is None
         assert row.last is not None
         assert row.last.fingerprint == "f1"
-        assert [claim.fingerprint for claim in await world.store.claim(HERE, 9)] == ["f2"]
+        assert [claim.fingerprint for claim in await world.store.claim(HERE, HASH, 9)] == ["f2"]
 
     async def test_a_new_interval_moves_the_next_start_into_it(self, world: World) -> None:
         await world.sync(cell(interval=timedelta(hours=20)))
@@ -239,7 +240,7 @@ class TestSync:
         await world.all_due()
         await world.sync(cell("beta"))
         assert [row.cell.route_id for row in (await world.store.snapshot()).cells] == ["beta"]
-        assert [claim.route_id for claim in await world.store.claim(HERE, 9)] == ["beta"]
+        assert [claim.route_id for claim in await world.store.claim(HERE, HASH, 9)] == ["beta"]
         await world.sync(cell(), cell("beta"))
         assert len((await world.store.snapshot()).cells) == 2
         assert await world.value("SELECT count(*) FROM cells") == 2
@@ -265,7 +266,7 @@ class TestSync:
 
     async def test_one_location_is_loaded_by_one_at_a_time(self, world: World, engine: AsyncEngine) -> None:
         async with engine.begin() as connection:
-            await cells.sync(connection, HERE, [route()], [cell()])
+            await cells.sync(connection, HERE, HASH, [route()], [cell()])
             await world.sync(cell("beta", location="there"), location="there")
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(world.sync(cell("beta")), 0.2)
@@ -277,18 +278,18 @@ class TestClaims:
     async def test_concurrent_claimers_never_get_the_same_cell(self, world: World) -> None:
         await world.sync(*(cell(f"r{number}") for number in range(60)))
         await world.all_due()
-        taken = await asyncio.gather(*(world.store.claim(HERE, 7) for _ in range(12)))
+        taken = await asyncio.gather(*(world.store.claim(HERE, HASH, 7) for _ in range(12)))
         counts = Counter(claim.cell_id for claims in taken for claim in claims)
         assert set(counts.values()) == {1}
-        assert len(counts) + len(await world.store.claim(HERE, 99)) == 60
+        assert len(counts) + len(await world.store.claim(HERE, HASH, 99)) == 60
         assert max(len(claims) for claims in taken) <= 7
 
     async def test_a_cell_that_another_is_claiming_is_passed_over(self, world: World, engine: AsyncEngine) -> None:
         await world.sync(cell(), cell("beta"))
         await world.all_due()
         async with engine.begin() as other:
-            ((first,), _) = await claims.claim(other, HERE, 1)
-            (second,) = await asyncio.wait_for(world.store.claim(HERE, 9), 5)
+            (first,) = (await claims.claim(other, HERE, HASH, 1)).claims
+            (second,) = await asyncio.wait_for(world.store.claim(HERE, HASH, 9), 5)
         assert first.cell_id != second.cell_id
 
     async def test_the_longest_due_come_first_and_the_rest_stay(self, world: World) -> None:
@@ -297,10 +298,10 @@ class TestClaims:
         await world.sql(
             "UPDATE schedule SET next_due_at = now() + interval '1 s' WHERE cell_id = (SELECT max(id) FROM cells)"
         )
-        claims = await world.store.claim(HERE, 3)
+        claims = await world.store.claim(HERE, HASH, 3)
         assert [claim.cell_id for claim in claims] == sorted((claim.cell_id for claim in claims), reverse=True)
         assert [claim.due_at for claim in claims] == sorted(claim.due_at for claim in claims)
-        assert len(await world.store.claim(HERE, 9)) == 1  # the fifth isn't due
+        assert len(await world.store.claim(HERE, HASH, 9)) == 1  # the fifth isn't due
         assert all(claim.claimed_at > claim.due_at and claim.claimed_at.tzinfo is UTC for claim in claims)
 
     async def test_a_lease_lasts_three_deadlines_and_half_a_minute(self, world: World) -> None:
@@ -319,16 +320,34 @@ class TestClaims:
         assert second.lease_id != first.lease_id
         assert world.store.leases_expired == 1
 
-    async def test_a_verdict_that_lost_its_lease_is_left_out(self, world: World) -> None:
+    async def test_a_verdict_made_after_its_lease_is_void_when_the_cell_was_taken_over(self, world: World) -> None:
         await world.sync(cell())
         slept = await world.claim_one()
         await world.end_leases()
         awake = await world.claim_one()
         good = verdict(awake)
-        assert await world.store.save([(slept, verdict(slept, Status.TIMEOUT)), (awake, good)]) == {good.id}
+        after = slept.leased_until + timedelta(seconds=1)
+        overslept = verdict(slept, Status.TIMEOUT, observed_at=after)
+        assert await world.store.save([(slept, overslept), (awake, good)]) == {good.id}
         assert world.store.leases_lost == 1
         assert await world.value("SELECT count(*) FROM verdicts") == 1
         assert (await world.row()).counts[Outcome.UNAVAILABLE] == 0
+
+    async def test_a_verdict_made_within_its_lease_counts_however_late_it_comes(self, world: World) -> None:
+        await world.sync(cell())
+        held_up = await world.claim_one()
+        await world.end_leases()
+        other = await world.claim_one()
+        newer = verdict(other, observed_at=other.claimed_at + timedelta(seconds=9))
+        assert await world.store.save([(other, newer)]) == {newer.id}
+        due = await world.value("SELECT next_due_at FROM schedule")
+        late = verdict(held_up, Status.TIMEOUT)
+        assert await world.store.save([(held_up, late)]) == {late.id}
+        row = await world.row()
+        assert row.counts[Outcome.UNAVAILABLE] == 1
+        assert row.standing is not None and row.standing.id == newer.id
+        assert await world.value("SELECT next_due_at FROM schedule") == due
+        assert world.store.leases_lost == 0
 
     async def test_a_late_verdict_whose_lease_nobody_took_counts(self, world: World) -> None:
         await world.sync(cell())
@@ -341,7 +360,7 @@ class TestClaims:
         await world.sync(cell(), cell("beta"))
         mine, others = await world.claim()
         await world.store.release([mine, replace(others, lease_id=uuid4())])
-        (again,) = await world.store.claim(HERE, 9)
+        (again,) = await world.store.claim(HERE, HASH, 9)
         assert (again.cell_id, again.due_at) == (mine.cell_id, mine.due_at)
         assert world.store.leases_expired == 0
 
@@ -384,7 +403,7 @@ class TestSchedule:
         assert 0.05 < max(off) <= 0.1
 
     @pytest.mark.parametrize(
-        ("wait_s", "least_s", "most_s"), [(1200.0, 1195, 1200), (90_000.0, 3595, 3600), (1.0, 0, 360), (-5.0, 0, 360)]
+        ("wait_s", "least_s", "most_s"), [(1200.0, 1195, 1202), (90_000.0, 3595, 3602), (1.0, 0, 360), (-5.0, 0, 360)]
     )
     async def test_a_wait_that_was_asked_for_is_kept_up_to_an_hour(
         self, world: World, wait_s: float, least_s: float, most_s: float

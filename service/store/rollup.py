@@ -1,0 +1,133 @@
+"""Verdicts summed up by the hour. An hour is summed up once it is over, and once more when a verdict for it comes late;
+the hour that runs is summed up again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.model import Hour, Outcome
+from service.store.tables import OUTCOMES, cells, hourly, hours, verdicts
+
+HOUR = timedelta(hours=1)
+SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+"""The upper bounds of the buckets of latency; one more bucket has none."""
+PATIENCE = "60s"
+_LOCK = 7_066_113_407
+
+
+def hour_of(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+async def note_late(connection: AsyncConnection, observed: Sequence[datetime], now: datetime) -> None:
+    """These verdicts were stored: hours that were over already have to be summed up once more."""
+    late = sorted({hour_of(moment) for moment in observed} - {hour_of(now)})
+    if late:
+        put = insert(hours)
+        await connection.execute(
+            put.on_conflict_do_update(index_elements=[hours.c.hour], set_={"rolled_at": None}),
+            [{"hour": hour} for hour in late],
+        )
+
+
+async def outstanding(connection: AsyncConnection, now: datetime) -> list[datetime]:
+    """The hours to sum up, oldest first: those noted, those that went by since the last run, and the one that runs."""
+    noted = set((await connection.scalars(select(hours.c.hour).where(hours.c.rolled_at.is_(None)))).all())
+    last = await connection.scalar(select(func.max(hours.c.hour)).where(hours.c.rolled_at.is_not(None)))
+    present = hour_of(now)
+    if last is None:
+        first = await connection.scalar(select(func.min(verdicts.c.observed_at)))
+        last = hour_of(first) - HOUR if first is not None else present - HOUR
+    passed = max(0, (present - last) // HOUR - 1)
+    return sorted(noted | {last + HOUR * (step + 1) for step in range(passed)} | {present})
+
+
+async def roll(connection: AsyncConnection, hour: datetime, now: datetime) -> int:
+    """Sum up one hour anew; the number of cells that had verdicts in it. Replicas take turns."""
+    await connection.execute(text(f"SET LOCAL statement_timeout = '{PATIENCE}'"))
+    await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    if hour + HOUR <= now:
+        # Marked before it is read: a verdict that comes meanwhile marks it back, and waits for nobody.
+        put = insert(hours).values(hour=hour, rolled_at=now)
+        await connection.execute(
+            put.on_conflict_do_update(index_elements=[hours.c.hour], set_={"rolled_at": put.excluded.rolled_at})
+        )
+    await connection.execute(delete(hourly).where(hourly.c.hour == hour))
+    rolled = await connection.execute(_ROLL, {"from": hour, "to": hour + HOUR})
+    return rolled.rowcount
+
+
+async def forget(connection: AsyncConnection, before: datetime) -> None:
+    """Delete the sums of earlier hours."""
+    await connection.execute(delete(hourly).where(hourly.c.hour < before))
+    await connection.execute(delete(hours).where(hours.c.hour < before))
+
+
+async def of_route(connection: AsyncConnection, route_id: str, since: datetime, until: datetime) -> list[Hour]:
+    """The hours of a route's cells, oldest first."""
+    found = await connection.execute(
+        select(hourly, cells.c.contract, cells.c.location)
+        .join_from(cells, hourly, hourly.c.cell_id == cells.c.id)
+        .where(cells.c.route_id == route_id, hourly.c.hour >= since, hourly.c.hour < until)
+        .order_by(hourly.c.hour, cells.c.id)
+    )
+    return [
+        Hour(
+            at=row.hour,
+            contract=row.contract,
+            location=row.location,
+            counts={outcome: row._mapping[outcome.value] for outcome in Outcome},
+            statuses=row.statuses,
+            requests=row.requests,
+            tokens_in=row.tokens_in,
+            tokens_out=row.tokens_out,
+            first_token=tuple(row.first_token),
+            duration=tuple(row.duration),
+        )
+        for row in found
+    ]
+
+
+async def shares(connection: AsyncConnection, since: datetime) -> dict[str, tuple[int, int]]:
+    """Of each route, over its required contracts since then: proven verdicts, and those that count for or against."""
+    counted = hourly.c.proven + hourly.c.violated + hourly.c.blocked + hourly.c.unavailable
+    found = await connection.execute(
+        select(cells.c.route_id, func.sum(hourly.c.proven), func.sum(counted))
+        .join_from(cells, hourly, hourly.c.cell_id == cells.c.id)
+        .where(cells.c.active, cells.c.required, hourly.c.hour >= since)
+        .group_by(cells.c.route_id)
+    )
+    return {route_id: (int(proven), int(all_counted)) for route_id, proven, all_counted in found}
+
+
+def _buckets(column: str) -> str:
+    edges = (None, *SECONDS, None)
+    parts = []
+    for low, high in pairwise(edges):
+        bounds = [f"{column} IS NOT NULL"]
+        bounds += [f"{column} > {low}"] if low is not None else []
+        bounds += [f"{column} <= {high}"] if high is not None else []
+        parts.append(f"count(*) FILTER (WHERE {' AND '.join(bounds)})")
+    return f"ARRAY[{', '.join(parts)}]::int[]"
+
+
+_ROLL = text(
+    f"""
+    INSERT INTO hourly (cell_id, hour, {", ".join(OUTCOMES)}, statuses, requests, tokens_in, tokens_out,
+                        first_token, duration)
+    SELECT v.cell_id, :from, {", ".join(f"count(*) FILTER (WHERE outcome = '{name}')" for name in OUTCOMES)},
+           (SELECT jsonb_object_agg(status, n) FROM (
+             SELECT s AS status, count(*) AS n FROM unnest(array_agg(v.status)) s GROUP BY s) counted),
+           sum(requests), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),
+           {_buckets("time_to_first_token_s")}, {_buckets("duration_s")}
+    FROM verdicts v
+    WHERE v.observed_at >= :from AND v.observed_at < :to
+    GROUP BY v.cell_id
+    """  # noqa: S608 - of our own words
+)
