@@ -168,6 +168,7 @@ class Spool:
             beside.replace(self._path)
         except BaseException:
             os.close(file)
+            beside.unlink(missing_ok=True)  # a full disk needs the room
             raise
         os.close(self._file)
         self._file, self._items, self._size = file, items, len(data)
@@ -177,8 +178,8 @@ class Spool:
         with path.open("rb+") as theirs:
             if not _hold(theirs.fileno(), path):
                 return
-            if os.fstat(theirs.fileno()).st_size > MAX_BYTES - self._size:
-                raise SpoolError("there is no room for it now")
+            if os.fstat(theirs.fileno()).st_size > MAX_BYTES:
+                raise SpoolError(f"it is larger than {MAX_BYTES} bytes")
             items, unreadable = _parse(theirs.read())
             self._append(items)
             if unreadable:
