@@ -11,8 +11,10 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from service import probe
 from service.answer import DRAIN_LIMIT
 from service.contracts.native_tools import TOOL
 from service.demo.scenario import Scenario
@@ -502,10 +505,10 @@ async def test_a_secret_header_is_sent() -> None:
 async def test_a_cancelled_probe_has_the_verdict_cancelled() -> None:
     async with serving(answering(OPEN, TEXT, then="hang")) as port, Transport() as transport:
         route = route_to(f"http://127.0.0.1:{port}/v1")
-        probe = asyncio.create_task(Prober(transport, "here").probe(route, "native_tools", CREDENTIALS, Moment.now()))
+        task = asyncio.create_task(Prober(transport, "here").probe(route, "native_tools", CREDENTIALS, Moment.now()))
         await asyncio.sleep(0.2)
-        probe.cancel()
-        verdict = (await probe).verdict
+        task.cancel()
+        verdict = (await task).verdict
     assert (verdict.status, verdict.requests) == (Status.CANCELLED, 1)
     assert verdict.duration_s < DEADLINE
 
@@ -559,6 +562,106 @@ async def test_silence_while_our_loop_was_blocked_may_be_ours() -> None:
         exchange = await sending
     assert exchange.own_lag
     assert exchange.end is End.DEADLINE
+
+
+def stopping(clock: Clock, handler: Handler) -> Handler:
+    """Answers after our process was stopped for a minute."""
+
+    async def stopped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clock.now += 60
+        await handler(reader, writer)
+
+    return stopped
+
+
+@pytest.mark.parametrize(
+    ("handler", "status"),
+    [
+        (answering(then="hang"), Status.TIMEOUT),
+        (answering(OPEN, then="hang"), Status.TIMEOUT),
+        (answering(OPEN, TEXT), Status.STREAM_EARLY_EOF),
+        (answering(CHUNKED, chunk(CALL), then="reset"), Status.STREAM_EARLY_EOF),
+        (answering(then="reset"), Status.UNREACHABLE),
+        (answering(), Status.UNREACHABLE),
+    ],
+    ids=["silence", "silence in the stream", "an early end", "a reset in the stream", "a reset", "a close"],
+)
+async def test_silence_is_held_against_a_route_unless_our_process_was_stopped_meanwhile(
+    handler: Handler, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_PAUSE_S", (0.0, 0.0))
+    clock = Clock()
+    verdicts = []
+    async with LoopLag(clock) as lag, Transport(lag) as transport:
+        for one in (handler, stopping(clock, handler)):
+            async with serving(one) as port:
+                route = replace(route_to(f"http://127.0.0.1:{port}/v1"), deadline=timedelta(seconds=0.3))
+                probed = await Prober(transport, "here").probe(route, "native_tools", CREDENTIALS, Moment.now())
+                verdicts.append(probed.verdict)
+    assert verdicts[0].status is status
+    assert (verdicts[1].status, verdicts[1].reason) == (Status.PROBER_OVERLOADED, "event_loop_lag")
+
+
+async def test_a_whole_call_proves_the_claim_though_our_process_was_stopped_meanwhile() -> None:
+    clock = Clock()
+    handler = stopping(clock, answering(OPEN, CALL, FINISH, DONE))
+    async with serving(handler) as port, LoopLag(clock) as lag, Transport(lag) as transport:
+        route = route_to(f"http://127.0.0.1:{port}/v1")
+        probed = await Prober(transport, "here").probe(route, "native_tools", CREDENTIALS, Moment.now())
+    assert probed.verdict.status is Status.TOOLS_SUPPORTED
+
+
+@contextlib.asynccontextmanager
+async def resolver_stuck() -> AsyncIterator[None]:
+    """No thread is free to resolve a name."""
+    loop, release = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    stuck = loop.run_in_executor(None, release.wait)
+    try:
+        yield
+    finally:
+        release.set()
+        await stuck
+
+
+@pytest.mark.parametrize(
+    ("host", "seconds", "ours"),
+    [("localhost", 1.4, True), ("localhost", 0.6, False), ("127.0.0.1", 1.4, False)],
+    ids=["long", "a little", "a host that needs none"],
+)
+async def test_a_name_that_waited_for_a_thread_of_ours_is_held_against_no_route(
+    host: str, seconds: float, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LoopLag, "_TICK", 0.0)
+    clock = Clock()
+    async with (
+        serving(answering(then="hang")) as port,
+        resolver_stuck(),
+        LoopLag(clock) as lag,
+        Transport(lag) as transport,
+    ):
+        route = replace(route_to(f"http://{host}:{port}/v1"), deadline=timedelta(seconds=0.3))
+        sending = asyncio.create_task(transport.send(route, ASK, CREDENTIALS))
+        await asyncio.sleep(0.05)
+        for _ in range(round(seconds / 0.2)):  # the loop keeps pace
+            clock.now += 0.2
+            await asyncio.sleep(0.001)
+        exchange = await sending
+    assert (exchange.end, exchange.own_queue, exchange.own_lag) == (End.DEADLINE, ours, False)
+
+
+async def test_a_queue_that_moves_again_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoopLag, "_TICK", 0.0)
+    clock = Clock()
+    async with LoopLag(clock) as lag:
+        async with resolver_stuck():
+            await asyncio.sleep(0.001)
+            clock.now += 2
+            assert lag.worst_wait_since(clock.now) == 2  # it still waits
+        async with asyncio.timeout(DEADLINE):
+            while lag.worst_wait_since(clock.now + 1):
+                await asyncio.sleep(0.001)
+        assert lag.worst_wait_since(1000.0) == 2
 
 
 async def test_the_egress_check_wants_any_http_answer(closed_port: int) -> None:

@@ -52,6 +52,13 @@ CASES: tuple[tuple[Facts, str, Status, str | None], ...] = (
     (facts(CANCELLED), "gate.cancelled", Status.CANCELLED, None),
     (facts(replace(timed_out(), own_lag=True)), "gate.own_load", Status.PROBER_OVERLOADED, "event_loop_lag"),
     (facts(replace(no_answer(), own_lag=True)), "gate.own_load", Status.PROBER_OVERLOADED, "event_loop_lag"),
+    (facts(replace(timed_out(), own_queue=True)), "gate.own_load", Status.PROBER_OVERLOADED, "resolver_queue"),
+    (
+        facts(replace(timed_out(), own_lag=True, own_queue=True)),
+        "gate.own_load",
+        Status.PROBER_OVERLOADED,
+        "event_loop_lag",
+    ),
     (facts(early_end(own_lag=True)), "gate.own_load", Status.PROBER_OVERLOADED, "event_loop_lag"),
     (facts(no_answer("dns"), egress_up=False), "gate.own_network", Status.OWN_NETWORK, "dns"),
     (facts(timed_out(), egress_up=False), "gate.own_network", Status.OWN_NETWORK, "no_headers"),
