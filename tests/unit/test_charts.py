@@ -254,16 +254,27 @@ def test_each_slot_says_what_was_seen_in_it() -> None:
     ]
 
 
-def shape(slot: dict[Outcome, int]) -> str:
+def shape(slot: dict[Outcome, int], *, sign: bool) -> str:
     """What a slot looks like without its colours: everything that is drawn but names and room."""
     (drawn,) = parsed(strip(slots(slot))).iter("g")
-    parts = [part for part in drawn if part.get("class") != "room" and part.tag != "title"]
+    left_out = ("room",) if sign else ("room", "sign")
+    parts = [p for p in drawn if p.tag != "title" and p.get("class", "").split()[0] not in left_out]
     return " ".join(f"{part.tag} {[(k, v) for k, v in part.items() if k != 'class']}" for part in parts)
 
 
-def test_outcomes_and_no_data_differ_in_shape_and_not_in_colour_alone() -> None:
-    shapes = {shape(slot) for slot in ({P: 4}, {V: 4}, {B: 4}, {U: 4}, {N: 4}, {})}
-    assert len(shapes) == 6
+@pytest.mark.parametrize("sign", [True, False])
+def test_outcomes_and_no_data_differ_in_shape_and_not_in_colour_alone(sign: bool) -> None:
+    assert len({shape(slot, sign=sign) for slot in ({P: 4}, {V: 4}, {B: 4}, {U: 4}, {N: 4}, {})}) == 6
+
+
+def test_cuts_stay_inside_their_bar() -> None:
+    for outcome, expected in {
+        V: "M1 19.5l8-6M1 26.5l8-6M1 33.5l8-6M1 40.5l8-6",
+        B: "M5 13V45",
+        U: "M1 17h8M1 21h8M1 25h8M1 29h8M1 33h8M1 37h8M1 41h8",
+    }.items():
+        (column,) = parsed(strip(slots({outcome: 1}))).iter("g")
+        assert [p.get("d") for p in column.iter("path") if p.get("class") == "cuts"] == [expected]
 
 
 def heights(slot: dict[Outcome, int]) -> dict[str, float]:
