@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from service.model import CellRow, Outcome, RouteRow, Standing
+from service.model import CellRow, Outcome, Pause, PauseScope, RouteRow, Standing
 
 FUTURE_TOLERANCE = timedelta(seconds=5)
 
@@ -49,7 +49,8 @@ WORST_FIRST: tuple[Shown, ...] = (
 
 @dataclass(frozen=True)
 class CellState:
-    """The state of one cell at one moment. `newer_unproven` is a later verdict that decides nothing."""
+    """The state of one cell at one moment. `newer_unproven` is a later verdict that decides nothing; `pause` is the one
+    that mutes the cell, the one to end last if there are several."""
 
     row: CellRow
     freshness: Freshness
@@ -57,6 +58,7 @@ class CellState:
     age: timedelta | None
     valid_until: datetime | None
     newer_unproven: Standing | None
+    pause: Pause | None = None
 
 
 def freshness(observed_at: datetime | None, fresh_for: timedelta, expires_after: timedelta, now: datetime) -> Freshness:
@@ -69,8 +71,27 @@ def freshness(observed_at: datetime | None, fresh_for: timedelta, expires_after:
     return Freshness.FRESH if age <= fresh_for else Freshness.STALE
 
 
-def derive(row: CellRow, now: datetime) -> CellState:
-    """The state of a cell at `now` (the database's clock)."""
+class Pauses:
+    """The pauses that hold at one moment, by what they name."""
+
+    def __init__(self, pauses: Iterable[Pause], now: datetime) -> None:
+        self._by_target: dict[tuple[PauseScope, str], Pause] = {}
+        for pause in sorted(pauses, key=lambda one: one.until):
+            if pause.since <= now < pause.until:
+                self._by_target[pause.scope, pause.target] = pause
+
+    def of(self, route: RouteRow) -> Pause | None:
+        """The pause that holds for a route, the last to end if there are several."""
+        if not self._by_target:
+            return None
+        named = [(PauseScope.ROUTE, route.id), (PauseScope.PROVIDER, route.provider)]
+        named += [(PauseScope.TAG, tag) for tag in route.tags]
+        found = [pause for key in named if (pause := self._by_target.get(key)) is not None]
+        return max(found, key=lambda pause: pause.until, default=None)
+
+
+def derive(row: CellRow, now: datetime, pause: Pause | None = None) -> CellState:
+    """The state of a cell at `now` (the database's clock), under the pause that holds for its route."""
     standing, cell = row.standing, row.cell
     fresh = freshness(standing.observed_at if standing else None, cell.fresh_for, cell.expires_after, now)
     alive = fresh in (Freshness.FRESH, Freshness.STALE)
@@ -89,6 +110,7 @@ def derive(row: CellRow, now: datetime) -> CellState:
         age=now - standing.observed_at if standing else None,
         valid_until=standing.observed_at + cell.expires_after if standing else None,
         newer_unproven=newer,
+        pause=pause,
     )
 
 
@@ -125,6 +147,11 @@ class RouteState:
     contracts: tuple[ContractState, ...]
 
     @property
+    def pause(self) -> Pause | None:
+        """The pause that holds for the route."""
+        return next((cell.pause for contract in self.contracts for cell in contract.cells), None)
+
+    @property
     def deciding(self) -> ContractState | None:
         """The required contract that the state of the route rests on, None when it requires nothing."""
         return next((contract for contract in self.contracts if contract.required), None)
@@ -152,11 +179,12 @@ def contract_state(cells: Iterable[CellState]) -> ContractState:
     )
 
 
-def route_states(rows: Iterable[CellRow], now: datetime) -> tuple[RouteState, ...]:
+def route_states(rows: Iterable[CellRow], now: datetime, pauses: Iterable[Pause] = ()) -> tuple[RouteState, ...]:
     """The state of every route among `rows` at `now` (the database's clock), worst first, then by name."""
+    holding = Pauses(pauses, now)
     by_route: defaultdict[str, defaultdict[str, list[CellState]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        by_route[row.route.id][row.cell.contract].append(derive(row, now))
+        by_route[row.route.id][row.cell.contract].append(derive(row, now, holding.of(row.route)))
     states = [_route_state(map(contract_state, contracts.values())) for contracts in by_route.values()]
     return tuple(sorted(states, key=lambda s: (WORST_FIRST.index(s.shown), s.route.name, s.route.id)))
 

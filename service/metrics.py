@@ -6,19 +6,20 @@ probing stops: what has expired is absent from the next scrape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-from service.derive import CellState, Freshness, Shown, derive
-from service.model import Outcome, RouteRow, Snapshot, Verdict
+from service.derive import CellState, Freshness, Pauses, Shown, derive
+from service.model import Outcome, RouteRow, Snapshot, Spend, Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+_NO_SPEND = Spend()
 LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -98,7 +99,7 @@ class ProcessMetrics:
         self._jobs = Gauge(
             "routeproof_job_last_success_timestamp_seconds",
             "When a job of the clockwork came to its end last.",
-            ("job", "location"),
+            ("task", "location"),
             registry=self._registry,
         )
         self._reloaded = self._gauge(
@@ -199,36 +200,38 @@ def exposition(process: ProcessMetrics, view: View) -> bytes:
 
 def render_cells(snapshot: Snapshot, now: datetime) -> str:
     """The series of every cell, route and location of a snapshot at `now`, in the text format."""
-    cells = [(_cell_labels(*key), state) for key, state in _keyed(snapshot, now)]
-    lines: list[str] = []
-    for name, meaning, value in _CELL_GAUGES:
-        lines += _head(name, "gauge", meaning)
-        lines += [f"{name}{{{labels}}} {shown!r}" for labels, state in cells if (shown := value(state)) is not None]
-    lines += _head(
+    gauges: list[list[str]] = [_head(name, "gauge", meaning) for name, meaning, _ in _CELL_GAUGES]
+    status = _head(
         "routeproof_contract_status", "gauge", "1, with the words of the standing verdict; absent when expired."
     )
-    lines += [
-        f"routeproof_contract_status{{{labels},{_verdict_labels(s.status, s.outcome.value, s.reason or '')}}} 1"
-        for labels, state in cells
-        if state.shown is not Shown.UNKNOWN and (s := state.row.standing)
-    ]
-    name = "routeproof_contract_verdicts_total"
-    lines += _head(name, "counter", "Verdicts stored for the cell, by outcome, since it exists.")
-    for labels, state in cells:
-        count = state.row.counts.get
-        lines += [f"{name}{{{labels},{label}}} {count(outcome, 0)}" for outcome, label in _OUTCOME_LABELS]
-    lines += _routes(snapshot)
-    lines += _locations(snapshot, now)
-    return "\n".join(lines) + "\n"
-
-
-def _keyed(snapshot: Snapshot, now: datetime) -> Iterator[tuple[tuple[str, str, str, str], CellState]]:
+    totals = _head(_VERDICTS, "counter", "Verdicts stored for the cell, by outcome, since it exists.")
+    values = [(lines, name, value) for lines, (name, _, value) in zip(gauges, _CELL_GAUGES, strict=True)]
+    pauses = Pauses(snapshot.pauses, now)
     for row in snapshot.cells:
-        yield (row.route.id, row.route.provider, row.cell.contract, row.cell.location), derive(row, now)
+        state = derive(row, now, pauses.of(row.route))
+        labels = _cell_labels(row.route.id, row.route.provider, row.cell.contract, row.cell.location)
+        for lines, name, value in values:
+            if (shown := value(state)) is not None:
+                lines.append(f"{name}{{{labels}}} {shown!r}")
+        if state.shown is not Shown.UNKNOWN and (s := row.standing):
+            words = _verdict_labels(s.status, s.outcome.value, s.reason or "")
+            status.append(f"routeproof_contract_status{{{labels},{words}}} 1")
+        for outcome, label in _OUTCOME_LABELS:
+            totals.append(f"{_VERDICTS}{{{labels},{label}}} {row.counts.get(outcome, 0)}")
+    parts = [*gauges, status, totals, _routes(snapshot), _spends(snapshot), _locations(snapshot, now)]
+    return "\n".join(line for lines in parts for line in lines) + "\n"
 
 
 def _proven(state: CellState) -> int | None:
     return None if state.shown is Shown.UNKNOWN else int(state.shown is Shown.PROVEN)
+
+
+def _regressed(state: CellState) -> int:
+    return int(state.row.confirmed.regressed)
+
+
+def _flapping(state: CellState) -> int:
+    return int(state.row.confirmed.flapping)
 
 
 def _fresh(state: CellState) -> int:
@@ -239,12 +242,20 @@ def _required(state: CellState) -> int:
     return int(state.row.cell.required)
 
 
+def _paused(state: CellState) -> int:
+    return int(state.pause is not None)
+
+
 def _last_verdict(state: CellState) -> float | None:
     return state.row.last.observed_at.timestamp() if state.row.last else None
 
 
 def _last_proven(state: CellState) -> float | None:
     return state.row.last_proven_at.timestamp() if state.row.last_proven_at else None
+
+
+def _last_transition(state: CellState) -> float | None:
+    return state.row.last_transition_at.timestamp() if state.row.last_transition_at else None
 
 
 def _proof_expires(state: CellState) -> float | None:
@@ -260,14 +271,26 @@ def _duration(state: CellState) -> float | None:
     return state.row.last.duration_s if state.row.last else None
 
 
+_VERDICTS = "routeproof_contract_verdicts_total"
 _CELL_GAUGES: tuple[tuple[str, str, Callable[[CellState], float | None]], ...] = (
     (
         "routeproof_contract_proven",
         "1 when the standing verdict proves the contract, 0 when not; absent when expired or never probed.",
         _proven,
     ),
+    (
+        "routeproof_contract_regressed",
+        "1 from the confirmed change from proven to not proven until it is confirmed proven again, else 0.",
+        _regressed,
+    ),
+    (
+        "routeproof_contract_flapping",
+        "1 from the second regression within a day until the contract is steadily proven or plainly broken, else 0.",
+        _flapping,
+    ),
     ("routeproof_contract_fresh", "1 while the standing verdict is fresh, else 0.", _fresh),
     ("routeproof_contract_required", "1 when the route's state rests on this contract, else 0.", _required),
+    ("routeproof_contract_paused", "1 while a pause mutes alerts about the cell, else 0.", _paused),
     (
         "routeproof_contract_last_verdict_timestamp_seconds",
         "When the newest verdict was observed, whatever it says.",
@@ -277,6 +300,11 @@ _CELL_GAUGES: tuple[tuple[str, str, Callable[[CellState], float | None]], ...] =
         "routeproof_contract_last_proven_timestamp_seconds",
         "When the contract was last seen to hold.",
         _last_proven,
+    ),
+    (
+        "routeproof_contract_last_transition_timestamp_seconds",
+        "When the confirmed state changed last.",
+        _last_transition,
     ),
     (
         "routeproof_contract_proof_expires_timestamp_seconds",
@@ -298,6 +326,27 @@ def _routes(snapshot: Snapshot) -> list[str]:
     for route in {row.route.id: row.route for row in snapshot.cells}.values():
         lines.append(f"{name}{{{_route_labels(route)}}} 1")
     return lines
+
+
+def _spends(snapshot: Snapshot) -> list[str]:
+    """What routes have used, over all locations: since they exist, and of the day's budget."""
+    total, ratio = "routeproof_route_tokens_total", "routeproof_route_budget_spent_ratio"
+    used: dict[str, tuple[RouteRow, int, int]] = {}
+    for row in snapshot.cells:
+        _, tokens_in, tokens_out = used.get(row.route.id, (row.route, 0, 0))
+        used[row.route.id] = (row.route, tokens_in + row.tokens_in, tokens_out + row.tokens_out)
+    totals = _head(total, "counter", "Tokens that probes of the route used, by the provider's own numbers.")
+    ratios = _head(ratio, "gauge", "Share of the UTC day's budget that is used up. Absent without a budget.")
+    for route, tokens_in, tokens_out in used.values():
+        labels = _whose_labels(route.id, route.provider)
+        totals.append(f'{total}{{{labels},kind="input"}} {tokens_in}')
+        totals.append(f'{total}{{{labels},kind="output"}} {tokens_out}')
+        spend = snapshot.spends.get(route.id, _NO_SPEND)
+        if route.tokens_per_day:
+            ratios.append(f'{ratio}{{{labels},kind="tokens"}} {spend.tokens / route.tokens_per_day!r}')
+        if route.requests_per_day:
+            ratios.append(f'{ratio}{{{labels},kind="requests"}} {spend.requests / route.requests_per_day!r}')
+    return totals + ratios
 
 
 def _locations(snapshot: Snapshot, now: datetime) -> list[str]:
@@ -340,6 +389,11 @@ def _head(name: str, kind: str, meaning: str) -> list[str]:
 @lru_cache(maxsize=65536)
 def _cell_labels(route: str, provider: str, contract: str, location: str) -> str:
     return _labels(route=route, provider=provider, contract=contract, location=location)
+
+
+@lru_cache(maxsize=65536)
+def _whose_labels(route: str, provider: str) -> str:
+    return _labels(route=route, provider=provider)
 
 
 @lru_cache(maxsize=65536)

@@ -93,7 +93,7 @@ def test_proven_speaks_while_the_verdict_lives_and_is_absent_after(
 
 
 def test_a_cell_that_was_never_probed_says_only_that_it_is_there() -> None:
-    assert of_cell(row()) == {"fresh": 0, "required": 1}
+    assert of_cell(row()) == {"fresh": 0, "required": 1, "regressed": 0, "flapping": 0, "paused": 0}
     assert of_cell(row(required=False))["required"] == 0
 
 
