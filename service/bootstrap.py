@@ -33,6 +33,7 @@ from service.spool import Spool
 from service.store import Board, Store
 from service.store.errors import DATABASE_ERRORS
 from service.transport import LoopLag, Transport
+from service.web.access import Access
 from service.web.app import create_app
 
 DRAIN_S = 20.0
@@ -134,7 +135,7 @@ class _Service:
             board,
             self._store,
             self._metrics,
-            external_url=self._config.service.external_url,
+            access=lambda: Access.of(self._config.service),
             because=because_by_rule(),
             faults=self._schedule.faults if self._schedule else list,
             unavailable=DATABASE_ERRORS,

@@ -1,45 +1,67 @@
-"""The web application, put together: pages, metrics and health, all from the board's one snapshot.
+"""The web application, put together: pages, API, metrics and health, all from the board's one snapshot.
 
 No request brings a URL, a host or a header into a probe.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from service.metrics import ProcessMetrics
-from service.web import machines, pages
-from service.web.guard import Guard, own_names
-from service.web.parts import BoardLike, HistoryLike, Parts
+from service.web import api, login, machines, pages, problems
+from service.web.access import Access, LoginLimit
+from service.web.door import Door
+from service.web.guard import Guard, with_security
+from service.web.parts import BoardLike, Parts, StoreLike
+from service.web.problems import Problem
 from service.web.render import HERE, Templates
 
 
 def create_app(
     board: BoardLike,
-    history: HistoryLike,
+    store: StoreLike,
     process: ProcessMetrics,
     *,
-    external_url: str,
+    access: Callable[[], Access],
     because: Mapping[str, str],
     faults: Callable[[], Sequence[str]],
     unavailable: tuple[type[Exception], ...] = (OSError,),
+    clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """The application over its parts; see `Parts`."""
-    parts = Parts(board, history, process, Templates(), because, faults, unavailable)
-    app = FastAPI(title="Routeproof", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(pages.router(parts))
-    app.include_router(machines.router(parts))
+    templates = Templates()
+    parts = Parts(board, store, process, templates, access, LoginLimit(), clock, because, faults, unavailable)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    for router in (pages.router, login.router, machines.router):
+        app.include_router(router(parts))
+    api.include(app, parts)
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+
+    @app.exception_handler(Problem)
+    async def told(request: Request, problem: Problem) -> Response:
+        return problems.refusal(templates, request, problem)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, fault: HTTPException) -> Response:
-        return pages.fault(parts.templates, request, fault)
+        return problems.refusal(templates, request, problems.of_fault(fault))
 
-    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, fault: RequestValidationError) -> Response:
+        return problems.refusal(templates, request, problems.of_mistakes(fault.errors()))
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, _: Exception) -> Response:
+        problem = Problem(problems.OUR_FAULT, "The service failed to answer. Its log says how.")
+        return with_security(problems.refusal(templates, request, problem))
+
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
-    app.add_middleware(Guard, names=own_names(external_url))
+    app.add_middleware(Door, access=access, clock=clock, templates=templates)
+    app.add_middleware(Guard, access=access)
     return app

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
+from fastapi import Response
 from fastapi.responses import PlainTextResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.web import machines
+from service.web import machines, problems
+from service.web.access import Access
+from service.web.problems import Problem
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; "
-    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with no-referrer a browser would hide the origin of our own forms from us
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -29,9 +32,9 @@ class Guard:
     address can't be pointed elsewhere, so that health checks and scrapes may use any (a pod's own, say).
     """
 
-    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, access: Callable[[], Access]) -> None:
         self._app = app
-        self._names = names
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,14 +44,24 @@ class Guard:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers[name] = value
+                headers.update(SECURITY_HEADERS)
+                if not path.startswith("/static/"):
+                    headers.add_vary_header("authorization, cookie")
+                    headers.setdefault("cache-control", "no-store")
             await send(message)
 
+        path = scope["path"]
         host = Headers(scope=scope).get("host")
-        ours = host and _is_ours(host, self._names, any_address=scope["path"] in machines.PATHS)
-        app = self._app if ours else _refusal(host)
+        names = own_names(self._access().external_url)
+        ours = host and _is_ours(host, names, any_address=path in machines.PATHS)
+        app = self._app if ours else _refusal(host, path)
         await app(scope, receive, guarded)
+
+
+def with_security(answer: Response) -> Response:
+    """An answer that is made outside of the guard, with the same headers."""
+    answer.headers.update(SECURITY_HEADERS)
+    return answer
 
 
 def own_names(external_url: str) -> frozenset[str]:
@@ -56,14 +69,19 @@ def own_names(external_url: str) -> frozenset[str]:
     return frozenset(name for name in ("localhost", urlsplit(external_url).hostname) if name)
 
 
-def _refusal(host: str | None) -> ASGIApp:
-    if not host:
-        return PlainTextResponse("The request names no host.\n", status_code=400)
-    return PlainTextResponse(
-        "This host name isn't served here. Use a loopback address, or set service.external_url to the address "
-        "that you use.\n",
-        status_code=421,
+def _refusal(host: str | None, path: str) -> ASGIApp:
+    problem = (
+        Problem(
+            problems.WRONG_HOST,
+            "This host name isn't served here. Use a loopback address, or set service.external_url to the address "
+            "that you use.",
+        )
+        if host
+        else Problem(problems.BAD_REQUEST, "The request names no host.")
     )
+    if problems.is_api(path):
+        return problems.answer(problem)
+    return PlainTextResponse(f"{problem.detail}\n", problem.kind.status)
 
 
 def _is_ours(host: str, names: frozenset[str], *, any_address: bool) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from service.model import StoredVerdict, Transition
-from service.web import views
+from service.web import problems, views
+from service.web.access import Viewer
+from service.web.door import viewer_of
 from service.web.parts import Parts
 from service.web.render import Templates
 
@@ -20,37 +22,44 @@ READ = ["GET", "HEAD"]
 
 
 def router(parts: Parts) -> APIRouter:
-    """All pages. A page is registered here and nowhere else."""
+    """All pages. A page is registered here and nowhere else, and `door.need_of` names those that need no token.
+
+    Every template is given `viewer`: what whoever asks may see and do, and the `form_token` for its forms.
+    """
     pages = APIRouter(include_in_schema=False)
 
     @pages.api_route("/", methods=READ)
-    async def overview() -> HTMLResponse:
-        return await run_in_threadpool(_overview, parts.templates, await parts.board.view())
+    async def overview(request: Request) -> HTMLResponse:
+        return await run_in_threadpool(_overview, parts.templates, await parts.board.view(), viewer_of(request))
 
     @pages.api_route("/routes/{route_id}", methods=READ)
-    async def route(route_id: str) -> HTMLResponse:
+    async def route(request: Request, route_id: str) -> HTMLResponse:
         view = await parts.board.view()
         stored: Sequence[StoredVerdict] | None = None
         changes: Sequence[Transition] = ()
         if view.database_up:
             try:
-                stored = await parts.history.verdicts(route_id, HISTORY_LIMIT)
-                changes = await parts.history.transitions(route_id, CHANGES_LIMIT)
+                stored = await parts.store.verdicts(route_id, HISTORY_LIMIT)
+                changes = await parts.store.transitions(route_id, CHANGES_LIMIT)
             except parts.unavailable:
                 stored = None  # the page says that history can't be read, and shows the rest
         shown = views.route_page(view, route_id, stored, parts.because, changes)
         if shown is None:
             raise HTTPException(404, "No route with this id is configured.")
-        return parts.templates.render("route.html", page=shown, header=shown.header)
+        return parts.templates.render("route.html", page=shown, header=shown.header, viewer=viewer_of(request))
+
+    @pages.api_route("/problems/{word}", methods=READ)
+    async def problem(word: str) -> PlainTextResponse:
+        """What the `type` of a problem leads to."""
+        kind = next((kind for kind in problems.KINDS if kind.word == word), None)
+        if kind is None:
+            raise HTTPException(404, "There is no such kind of problem.")
+        return PlainTextResponse(f"{kind.title} ({kind.status})\n{kind.meaning}\n")
 
     return pages
 
 
-def fault(templates: Templates, _: Request, fault: HTTPException) -> Response:
-    """The page of a request that can't be answered."""
-    return templates.render("fault.html", status=fault.status_code, detail=fault.detail, headers=fault.headers)
-
-
-def _overview(templates: Templates, view: views.View) -> HTMLResponse:
+def _overview(templates: Templates, view: views.View, viewer: Viewer) -> HTMLResponse:
     shown = views.overview(view)
-    return templates.render("overview.html", page=shown, header=shown.header)
+    template = "overview.html" if viewer.reads else "public.html"
+    return templates.render(template, page=shown, header=shown.header, viewer=viewer)

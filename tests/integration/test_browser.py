@@ -16,6 +16,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from service.metrics import ProcessMetrics
 from service.model import Status
+from service.web.access import Access
 from service.web.app import create_app
 from tests.samples import BECAUSE, MIXED, STORIES, Board, History, View, row, snapshot, standing
 
@@ -36,7 +37,7 @@ async def served(view: View) -> AsyncIterator[str]:
         Board(view),
         History(STORIES),
         ProcessMetrics("default", "0"),
-        external_url="http://127.0.0.1",
+        access=lambda: Access(external_url="http://127.0.0.1"),
         because=BECAUSE,
         faults=list,
     )

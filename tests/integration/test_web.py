@@ -13,8 +13,9 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics import ProcessMetrics
-from service.model import Snapshot, Status, Transition
+from service.model import Secret, Snapshot, Status, Transition
 from service.store import board as store_board
+from service.web.access import Access
 from service.web.app import create_app
 from tests.samples import (
     BECAUSE,
@@ -40,13 +41,13 @@ def app(
     view: View | None = None,
     history: History | None = None,
     faults: Sequence[str] = (),
-    url: str = "http://probe.example",
+    access: Access = Access(external_url="http://probe.example"),  # noqa: B008 - frozen
 ) -> FastAPI:
     return create_app(
         Board(view or View(MIXED, age_s=2)),
         history or History(STORIES),
         ProcessMetrics("default", "0"),
-        external_url=url,
+        access=lambda: access,
         because=BECAUSE,
         faults=lambda: list(faults),
         unavailable=(ConnectionError,),
@@ -219,7 +220,12 @@ async def test_not_ready_before_the_first_read_of_the_database_and_ready_after_i
     store, clock = Store(), [0.0]
     board = store_board.Board(store, monotonic=lambda: clock[0])
     served = create_app(
-        board, History(), ProcessMetrics("default", "0"), external_url="http://x", because={}, faults=list
+        board,
+        History(),
+        ProcessMetrics("default", "0"),
+        access=lambda: Access(external_url="http://x"),
+        because={},
+        faults=list,
     )
     assert (await get("/readyz", served)).status_code == 503
     assert "no data has been read yet" in (await get("/", served)).text.replace("&#39;", "'")
@@ -311,10 +317,10 @@ async def test_every_answer_has_the_security_headers(path: str, headers: dict[st
     answer = await get(path, **headers)
     assert answer.headers["content-security-policy"] == (
         "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; "
-        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("path", ["/", QWEN])
@@ -322,14 +328,16 @@ async def test_pages_are_not_kept(path: str) -> None:
     assert (await get(path)).headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/static/../app.py", "/static/%2e%2e/app.py"])
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/static/../app.py", "/static/%2e%2e/app.py"])
 async def test_nothing_else_is_served(path: str) -> None:
     assert (await get(path)).status_code == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 async def test_pages_are_only_read(method: str) -> None:
-    answer = await get("/", method=method)
+    assert (await get("/", method=method)).status_code == 403
+    access = Access(operate_token=Secret("may-change-everything"))
+    answer = await get("/", app(access=access), method=method, authorization="Bearer may-change-everything")
     assert answer.status_code == 405
     assert "GET" in answer.headers["allow"]
 
