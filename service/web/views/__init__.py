@@ -5,18 +5,21 @@ Pure functions of the board's view. Every text that comes from a provider stays 
 
 from __future__ import annotations
 
+from service.web.views.head import Header, Part, header
 from service.web.views.overview import Headline, Matrix, MatrixLine, Overview, RouteLine, headline, matrix, overview
 from service.web.views.route import CellPanel, ChangeLine, Ladder, RoutePage, VerdictLine, route_page
-from service.web.views.words import View, cell_remedy, duration, header, moment, nothing_read, timing
+from service.web.views.words import View, cell_remedy, duration, moment, nothing_read, timing
 
 __all__ = [
     "CellPanel",
     "ChangeLine",
+    "Header",
     "Headline",
     "Ladder",
     "Matrix",
     "MatrixLine",
     "Overview",
+    "Part",
     "RouteLine",
     "RoutePage",
     "VerdictLine",

@@ -12,18 +12,17 @@ from service.derive import ContractState, Freshness, RouteState, Shown, route_st
 from service.model import Outcome
 from service.remedies import first_step, in_words
 from service.web import about
+from service.web.views.head import Header, header
 from service.web.views.words import (
     ABSENT,
     BROKEN,
     NOTHING,
     STATE_WORDS,
-    Header,
     Mark,
     Moment,
     View,
     counted,
     failing,
-    header,
     is_absent,
     is_stale,
     leading_cell,

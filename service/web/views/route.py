@@ -12,16 +12,15 @@ from service.model import CellRow, Outcome, Rung, Standing, Status, StoredVerdic
 from service.quirks import explain
 from service.remedies import in_words
 from service.web import about
+from service.web.views.head import Header, header
 from service.web.views.words import (
     NOTHING,
-    Header,
     Mark,
     Moment,
     View,
     cell_remedy,
     cell_words,
     duration,
-    header,
     is_absent,
     is_stale,
     kind_of,

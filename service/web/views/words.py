@@ -1,4 +1,4 @@
-"""What both pages say of a state: its words, times, marks and remedies."""
+"""What all pages say of a state: its words, times, marks and remedies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from service import metrics
 from service.derive import CellState, ContractState, Freshness, RouteState, Shown
-from service.model import CellRow, Outcome, Standing
+from service.model import CellRow, Outcome, Pause, Standing
 from service.remedies import in_words, remedy
 
 STATE_WORDS: Mapping[Shown, str] = {
@@ -54,16 +54,6 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Header:
-    """`banner` is what every page says first when the database can't be reached."""
-
-    as_of: Moment
-    data_age: str
-    database_up: bool
-    banner: str | None
-
-
-@dataclass(frozen=True)
 class Mark:
     """One contract of a route in a few words. `kind` picks the colour and the shape, `words` say the same."""
 
@@ -72,17 +62,6 @@ class Mark:
     stale: bool
     words: str
     notes: tuple[str, ...]
-
-
-def header(view: View) -> Header:
-    data_age = duration(view.age_s)
-    if view.database_up:
-        banner = None
-    elif nothing_read(view):
-        banner = "The database can't be reached, and no data has been read yet."
-    else:
-        banner = f"The database can't be reached. This is what was known {data_age} ago; it ages and expires meanwhile."
-    return Header(moment(view.now, view.now), data_age, view.database_up, banner)
 
 
 def cell_remedy(state: CellState, read_at: datetime) -> str:
@@ -199,6 +178,28 @@ def leading_cell(state: RouteState) -> CellState:
 def worst_cell(contract: ContractState) -> CellState:
     """The worst live cell; a silent location speaks only when all of them are silent."""
     return next((cell for cell in contract.cells if cell.shown is not Shown.UNKNOWN), contract.cells[0])
+
+
+def sureness(state: CellState) -> str | None:
+    """What the confirmed state of a cell adds to what was found last; None where both say the same."""
+    confirmed = state.row.confirmed
+    if confirmed.broken:
+        return "was flapping, fails again and again"
+    if confirmed.flapping:
+        return "flapping"
+    if confirmed.last is None or state.shown is Shown.UNKNOWN:
+        return None
+    proven = confirmed.last.outcome is Outcome.PROVEN
+    if confirmed.proven is not False and not proven and state.shown is not Shown.PROVEN:
+        return "failed once, being asked again"
+    if confirmed.proven is False and proven and state.shown is Shown.PROVEN:
+        return "proven again, not confirmed yet"
+    return None
+
+
+def muted_words(pause: Pause, now: datetime) -> str:
+    """`muted until 04:00:00 UTC`: nobody is alerted; `not asked` where probing stops too."""
+    return f"muted{' and not asked' if pause.stops else ''} until {moment(pause.until, now).clock}"
 
 
 def is_stale(state: RouteState) -> bool:
