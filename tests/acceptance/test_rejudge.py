@@ -111,6 +111,12 @@ async def test_verdicts_are_read_oldest_first_each_once_however_small_the_pages(
         assert max(map(len, pages)) <= size
 
 
+async def test_a_reading_ends_where_the_history_ended_when_it_began(engine: AsyncEngine) -> None:
+    first, later = verdict({"forced": call()}, MINUTE), verdict({"forced": call()}, -MINUTE)
+    await keep(engine, first, later)
+    assert [one.id async for page in Store(engine).recorded(page=1) for one in page] == [first.id]
+
+
 async def test_a_part_of_the_history_can_be_read(engine: AsyncEngine) -> None:
     new, old = verdict({"forced": call()}, MINUTE), verdict({"forced": call()}, timedelta(days=8))
     other = verdict({"forced": call()}, MINUTE, route_id="beta")
