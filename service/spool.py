@@ -111,8 +111,6 @@ class Spool:
         with self._mutex:
             before = set(self._items)
             for path in sorted(self._folder.glob("*.jsonl")):
-                if path == self._path:
-                    continue
                 try:
                     self._take_over(path)
                 except (OSError, SpoolError) as error:

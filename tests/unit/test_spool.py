@@ -149,6 +149,12 @@ def test_lone_surrogates_that_stand_side_by_side_stay_two(folder: Path, spool: S
     assert len(verdict.detail) == 4
 
 
+def test_whole_seconds_and_times_of_other_zones_are_kept(folder: Path, spool: Spool) -> None:
+    at = NOW.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    left_behind(folder, item(1, duration_s=2, observed_at=at))
+    assert spool.adopt() == [item(1, duration_s=2, observed_at=NOW)]
+
+
 def test_a_mapping_of_any_kind_is_kept(folder: Path, spool: Spool) -> None:
     class Facts(dict[str, Any]):
         pass
@@ -218,6 +224,24 @@ def test_a_closed_spool_takes_nothing(folder: Path) -> None:
     closed.close()
     with pytest.raises(SpoolError, match="Bad file descriptor"):
         closed.append(items(1))
+
+
+def test_no_descriptor_stays_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/dev/fd"))
+    spool = Spool(folder)
+    left_bytes(folder, GOOD + LAST + b"torn")
+    spool.adopt()
+    spool.settle([UUID(int=1)])
+    spool.append(items(3))
+    other = Spool(folder)
+    spool.adopt()
+    other.close()
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", fails)
+        with pytest.raises(SpoolError):
+            spool.settle([UUID(int=2)])
+    spool.close()
+    assert len(os.listdir("/dev/fd")) == before
 
 
 def test_threads_do_not_tear_each_others_lines(folder: Path, spool: Spool) -> None:
@@ -296,9 +320,11 @@ def test_a_new_file_taken_for_abandoned_before_its_lock_gets_another_name(
         return held(file, path)
 
     monkeypatch.setattr(spool_module, "_hold", late)
+    before = len(os.listdir("/dev/fd"))
     newcomer = Spool(folder)
     newcomer.append(items(1))
     newcomer.close()
+    assert len(os.listdir("/dev/fd")) == before
     assert ids(spool.adopt()) == [1]
 
 
@@ -388,6 +414,25 @@ def test_a_line_that_cant_be_read_is_put_aside_and_holds_nothing_up(folder: Path
     assert spool.unreadable == 1
     (entry,) = (entry for entry in logs if entry["action"] == "spool_unreadable")
     assert (entry["file"], entry["lines"], entry["log_level"]) == ("00000000.bad", 1, "error")
+
+
+def test_lines_put_aside_are_on_disk_before_their_file_goes(
+    folder: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.append(items(1))
+    theirs = left_bytes(folder, b"torn")
+    synced: list[int] = []
+    sync, unlink = os.fsync, os.unlink
+
+    def last(path: Path) -> None:
+        if path == theirs:
+            assert synced == [theirs.with_suffix(".bad").stat().st_ino, folder.stat().st_ino]
+        unlink(path)
+
+    monkeypatch.setattr(os, "fsync", lambda file: (sync(file), synced.append(os.fstat(file).st_ino)))
+    monkeypatch.setattr(os, "unlink", last)
+    assert spool.adopt() == []
+    assert not theirs.exists()
 
 
 def test_lines_put_aside_are_read_again_under_their_first_name(folder: Path, spool: Spool) -> None:
