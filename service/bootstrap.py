@@ -35,6 +35,7 @@ from service.store.errors import DATABASE_ERRORS
 from service.transport import LoopLag, Transport
 from service.web.access import Access
 from service.web.app import create_app
+from service.web.last_day import LastDay
 
 DRAIN_S = 20.0
 """How long probes under way may take to end when the service stops."""
@@ -128,9 +129,11 @@ class _Service:
             self._schedule.start()
             stack.push_async_callback(self._schedule.drain, DRAIN_S)
         if listener is not None:
-            await _start_web(stack, self._app(board), listener)
+            last_day = LastDay(self._store, DATABASE_ERRORS)
+            stack.push_async_callback(last_day.close)
+            await _start_web(stack, self._app(board, last_day), listener)
 
-    def _app(self, board: Board) -> Any:
+    def _app(self, board: Board, last_day: LastDay) -> Any:
         return create_app(
             board,
             self._store,
@@ -139,6 +142,7 @@ class _Service:
             because=because_by_rule(),
             faults=self._schedule.faults if self._schedule else list,
             unavailable=DATABASE_ERRORS,
+            last_day=last_day.get,
         )
 
     async def _start_probing(self, stack: AsyncExitStack, lag: LoopLag, jobs: tuple[Job, ...]) -> None:

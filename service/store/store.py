@@ -31,6 +31,7 @@ from service.store import (
     claims,
     facts,
     limits,
+    overview,
     partitions,
     pauses,
     probers,
@@ -221,6 +222,11 @@ class Store:
         """Of each route, over its required contracts and that long back: proven verdicts, and all that count."""
         async with self._engine.begin() as connection:
             return await rollup.shares(connection, await partitions.clock(connection) - length)
+
+    async def first_tokens(self) -> dict[str, tuple[float | None, ...]]:
+        """Of each route the hourly medians of the time to first token over a day. See `overview.first_tokens`."""
+        async with self._engine.begin() as connection:
+            return await overview.first_tokens(connection, await partitions.clock(connection))
 
     async def pauses(self, ended: bool = False, limit: int = 100) -> list[Pause]:
         """The pauses that go on, or those that are over."""

@@ -19,6 +19,7 @@ from service.web import api, login, machines, pages, problems
 from service.web.access import Access, LoginLimit
 from service.web.door import Door
 from service.web.guard import Guard, with_security
+from service.web.last_day import Day
 from service.web.parts import BoardLike, Parts, StoreLike
 from service.web.problems import Problem
 from service.web.render import HERE, Templates
@@ -34,10 +35,11 @@ def create_app(
     faults: Callable[[], Sequence[str]],
     unavailable: tuple[type[Exception], ...] = (OSError,),
     clock: Callable[[], float] = time.time,
+    last_day: Callable[[], Day] = Day,
 ) -> FastAPI:
     """The application over its parts; see `Parts`."""
     templates = Templates()
-    parts = Parts(board, store, process, templates, access, LoginLimit(), clock, because, faults, unavailable)
+    parts = Parts(board, store, process, templates, access, LoginLimit(), clock, because, faults, unavailable, last_day)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     for router in (pages.router, login.router, machines.router):
         app.include_router(router(parts))

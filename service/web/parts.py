@@ -12,6 +12,7 @@ from service.metrics import ProcessMetrics
 from service.model import AskedNow, Pause, PauseScope, StoredVerdict, Transition
 from service.web import views
 from service.web.access import Access, LoginLimit
+from service.web.last_day import Day
 from service.web.render import Templates
 
 
@@ -72,6 +73,7 @@ class Parts:
 
     `because` maps a rule id to its reason in words. `faults` says what keeps this process from doing its work, for
     `/livez`; nothing means well. `unavailable` are the errors of `store` that mean that it can't be asked now.
+    `last_day` gives what is known of the last day, at once.
     `access` gives the settings of the moment, which a reload may change; `clock` the time in seconds of the epoch.
     """
 
@@ -85,3 +87,4 @@ class Parts:
     because: Mapping[str, str]
     faults: Callable[[], Sequence[str]]
     unavailable: tuple[type[Exception], ...]
+    last_day: Callable[[], Day] = Day
