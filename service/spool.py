@@ -86,7 +86,7 @@ class Spool:
     def settle(self, stored: Iterable[UUID]) -> None:
         """Let go of verdicts that the database has now. What remains is written anew, so many at once cost less.
 
-        Raises SpoolError if the disk refuses; then all of them stay pending, and may be stored and settled again.
+        Raises SpoolError if the disk refuses; what is pending then may be stored and settled again.
         """
         with self._mutex:
             gone = self._items.keys() & set(stored)
@@ -113,6 +113,8 @@ class Spool:
             for path in sorted(self._folder.glob("*.jsonl")):
                 try:
                     self._take_over(path)
+                except FileNotFoundError:
+                    continue  # another process was faster
                 except (OSError, SpoolError) as error:
                     log.warning(
                         "could not take over a spool file",

@@ -328,6 +328,25 @@ def test_a_new_file_taken_for_abandoned_before_its_lock_gets_another_name(
     assert ids(spool.adopt()) == [1]
 
 
+def test_a_file_that_another_process_has_just_taken_over_is_no_fault(
+    folder: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_behind(folder, item(1))
+    opened = Path.open
+
+    def late(path: Path, mode: str) -> Any:
+        path.unlink()
+        return opened(path, mode)
+
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode: opened(path, mode) if path == spool._path else late(path, mode)
+    )
+    with capture_logs() as logs:
+        assert spool.adopt() == []
+    assert logs == []
+    assert files(folder, "jsonl") == [spool._path]
+
+
 def test_a_file_that_cant_be_taken_over_is_left_and_holds_no_other_up(folder: Path, spool: Spool) -> None:
     (folder / "0.jsonl").mkdir()
     left_behind(folder, item(1))
