@@ -149,10 +149,11 @@ def _run(
 ) -> None:
     from service import bootstrap
     from service.database import DatabaseUnavailable
+    from service.spool import SpoolError
 
     try:
         bootstrap.run(main)
-    except DatabaseUnavailable as error:
+    except (DatabaseUnavailable, SpoolError) as error:
         _stop(str(error))
     except bootstrap.CannotListen as error:
         _stop(f"{error} {otherwise}")

@@ -76,7 +76,7 @@ class ProcessMetrics:
         self._database_up = self._gauge("routeproof_database_up", "1 while the database answers, else 0.")
         self._egress = Gauge(
             "routeproof_egress_up",
-            "1 while our own egress check answers, else 0. Absent without a check.",
+            "1 while our own network works, else 0. Absent until that was in question.",
             ("location",),
             registry=self._registry,
         )
@@ -331,12 +331,14 @@ def _routes(snapshot: Snapshot) -> list[str]:
 def _spends(snapshot: Snapshot) -> list[str]:
     """What routes have used, over all locations: since they exist, and of the day's budget."""
     total, ratio = "routeproof_route_tokens_total", "routeproof_route_budget_spent_ratio"
+    price = "routeproof_route_price_per_million_tokens"
     used: dict[str, tuple[RouteRow, int, int]] = {}
     for row in snapshot.cells:
         _, tokens_in, tokens_out = used.get(row.route.id, (row.route, 0, 0))
         used[row.route.id] = (row.route, tokens_in + row.tokens_in, tokens_out + row.tokens_out)
     totals = _head(total, "counter", "Tokens that probes of the route used, by the provider's own numbers.")
     ratios = _head(ratio, "gauge", "Share of the UTC day's budget that is used up. Absent without a budget.")
+    prices = _head(price, "gauge", "What a million tokens cost. Absent without a price.")
     for route, tokens_in, tokens_out in used.values():
         labels = _whose_labels(route.id, route.provider)
         totals.append(f'{total}{{{labels},kind="input"}} {tokens_in}')
@@ -346,7 +348,11 @@ def _spends(snapshot: Snapshot) -> list[str]:
             ratios.append(f'{ratio}{{{labels},kind="tokens"}} {spend.tokens / route.tokens_per_day!r}')
         if route.requests_per_day:
             ratios.append(f'{ratio}{{{labels},kind="requests"}} {spend.requests / route.requests_per_day!r}')
-    return totals + ratios
+        if route.currency is not None:
+            in_currency = f"{labels},{_labels(currency=route.currency)}"
+            prices.append(f'{price}{{{in_currency},kind="input"}} {route.input_per_million!r}')
+            prices.append(f'{price}{{{in_currency},kind="output"}} {route.output_per_million!r}')
+    return totals + ratios + prices
 
 
 def _locations(snapshot: Snapshot, now: datetime) -> list[str]:
