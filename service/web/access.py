@@ -140,6 +140,8 @@ class Access:
 
     def session(self, cookie: str, now: float) -> Session | None:
         """The session that a cookie stands for; None when it is none of ours, over, or its token is another by now."""
+        if not cookie.isascii():
+            return None
         try:
             role, ends_at, nonce, signature = cookie.split(".")
             session = Session(Role(role), int(ends_at), nonce)

@@ -30,7 +30,14 @@ async def ask_now(parts: Parts, viewer: Viewer, route_id: str, contract: str | N
         asked = await parts.store.ask_now(route_id, contract, NOT_WITHIN_S)
     except parts.unavailable:
         raise unavailable() from None
-    _told("A probe was asked for.", "probe_asked", viewer, route=route_id, contract=contract, due=len(asked.due))
+    _told(
+        "A probe was asked for.",
+        "probe_asked",
+        viewer,
+        route=plain(route_id),
+        contract=plain(contract or "all"),
+        due=len(asked.due),
+    )
     return asked
 
 

@@ -13,7 +13,7 @@ from service.web import problems
 from service.web.access import SESSION_S, Access, local_path
 from service.web.door import form_fields, viewer_of
 from service.web.parts import Parts
-from service.web.problems import Problem, refusal
+from service.web.problems import Problem, plain, refusal
 
 READ = ["GET", "HEAD"]
 
@@ -36,7 +36,7 @@ def router(parts: Parts) -> APIRouter:
 
     @login.post("/login")
     async def enter(request: Request) -> Response:
-        access, address = parts.access(), request.client.host if request.client else "unknown"
+        access, address = parts.access(), plain(request.client.host if request.client else "unknown")
         fields, headers = form_fields(await request.body()), request.headers
         back = local_path(fields.get("back", "/"))
         if not access.same_origin(headers.get("origin"), headers.get("sec-fetch-site"), headers.get("host", "")):
