@@ -84,6 +84,7 @@ async def test_with_one_host_that_answers_a_silent_one_is_unreachable(prober: Pr
         Status.UNREACHABLE,
         Status.TOOLS_SUPPORTED,
     ]
+    assert [verdict.tokens_estimated for verdict in verdicts] == [False, False, True]
     assert prober.egress_up is True
 
 
