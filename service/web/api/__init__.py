@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 
 from service.web.api import endpoints
 from service.web.api.document import document
@@ -14,8 +16,12 @@ def include(app: FastAPI, parts: Parts) -> None:
     """Put the calls and their document into the application."""
     calls = endpoints.router(parts)
     app.include_router(calls)
-    made = document(calls.routes, parts.access().cookie)
+
+    @cache
+    def made(cookie: str) -> bytes:  # when it is first asked for: it takes a third of a second
+        return document(calls.routes, cookie)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        return JSONResponse(made, headers={"cache-control": "no-cache"})
+        body = await run_in_threadpool(made, parts.access().cookie)
+        return Response(body, headers={"cache-control": "no-cache"}, media_type="application/json")

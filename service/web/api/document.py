@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -41,8 +42,8 @@ def _failure(kind: problems.Kind) -> dict[str, Any]:
     return {"description": kind.title, "content": {problems.MEDIA_TYPE: content}}
 
 
-def document(calls: Sequence[BaseRoute], cookie: str) -> dict[str, Any]:
-    """The document of these calls. Sessions are in a cookie of this name."""
+def document(calls: Sequence[BaseRoute], cookie: str) -> bytes:
+    """The document of these calls, as JSON. Sessions are in a cookie of this name."""
     made = get_openapi(title="Routeproof", version=version("routeproof"), description=_ABOUT, routes=calls)
     made["tags"] = [{"name": name, "description": text} for name, text in _TAGS]
     schemas = made["components"]["schemas"]
@@ -64,7 +65,7 @@ def document(calls: Sequence[BaseRoute], cookie: str) -> dict[str, Any]:
     for path in made["paths"].values():
         for method, call in path.items():
             _finish(method, call)
-    return made
+    return json.dumps(made, ensure_ascii=False).encode()
 
 
 def _finish(method: str, call: dict[str, Any]) -> None:
