@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from service.model import Cell, CellRow, Outcome, RouteRow, Rung, Snapshot, Standing, Status, StoredVerdict, Transition
+from service.model import (
+    Cell,
+    CellRow,
+    Outcome,
+    ProberRow,
+    RouteRow,
+    Rung,
+    Snapshot,
+    Standing,
+    Status,
+    StoredVerdict,
+    Transition,
+)
 
 NOW = datetime(2025, 3, 9, 3, 12, 7, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -96,8 +109,28 @@ def row(
     )
 
 
-def snapshot(*rows: CellRow, now: datetime = NOW) -> Snapshot:
-    return Snapshot(now=now, cells=rows)
+def prober(location: str = "default", number: int = 1, **changes: Any) -> ProberRow:
+    """A prober that is well and was heard of just now."""
+    well = ProberRow(
+        id=UUID(int=number),
+        location=location,
+        probes=True,
+        config_hash="c0ffee",
+        version="1.0",
+        started_at=NOW - 60 * MINUTE,
+        seen_at=NOW - SECOND,
+        superseded=False,
+        egress_up=True,
+        spooled=0,
+    )
+    return replace(well, **changes)
+
+
+def snapshot(*rows: CellRow, now: datetime = NOW, **more: Any) -> Snapshot:
+    """These cells, each location with its prober."""
+    places = sorted({row.cell.location for row in rows})
+    more.setdefault("probers", tuple(prober(place, number) for number, place in enumerate(places, 1)))
+    return Snapshot(now=now, cells=rows, **more)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from service.web.problems import Problem
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # with no-referrer a browser would hide the origin of our own forms from us
     "cross-origin-opener-policy": "same-origin",

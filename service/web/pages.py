@@ -9,12 +9,15 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from service.derive import RouteState
 from service.model import StoredVerdict, Transition
 from service.web import problems, views
 from service.web.access import Viewer
 from service.web.door import viewer_of
+from service.web.last_day import Day
 from service.web.parts import Parts
 from service.web.render import Templates
+from service.web.states import States
 
 HISTORY_LIMIT = 50
 CHANGES_LIMIT = 10
@@ -27,10 +30,13 @@ def router(parts: Parts) -> APIRouter:
     Every template is given `viewer`: what whoever asks may see and do, and the `form_token` for its forms.
     """
     pages = APIRouter(include_in_schema=False)
+    states = States()
 
     @pages.api_route("/", methods=READ)
     async def overview(request: Request) -> HTMLResponse:
-        return await run_in_threadpool(_overview, parts.templates, await parts.board.view(), viewer_of(request))
+        view, asked, viewer = await parts.board.view(), views.Asked.of(request.query_params), viewer_of(request)
+        day = parts.last_day()
+        return await run_in_threadpool(lambda: _overview(parts.templates, view, asked, day, states.of(view), viewer))
 
     @pages.api_route("/routes/{route_id}", methods=READ)
     async def route(request: Request, route_id: str) -> HTMLResponse:
@@ -59,7 +65,14 @@ def router(parts: Parts) -> APIRouter:
     return pages
 
 
-def _overview(templates: Templates, view: views.View, viewer: Viewer) -> HTMLResponse:
-    shown = views.overview(view)
+def _overview(
+    templates: Templates,
+    view: views.View,
+    asked: views.Asked,
+    day: Day,
+    states: Sequence[RouteState],
+    viewer: Viewer,
+) -> HTMLResponse:
+    shown = views.overview(view, asked if viewer.reads else asked.of_public(), day, states, reads=viewer.reads)
     template = "overview.html" if viewer.reads else "public.html"
     return templates.render(template, page=shown, header=shown.header, viewer=viewer)

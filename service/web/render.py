@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.web import views
+from service.web.charts import sparkline
 
 HERE = Path(__file__).parent
 REFRESH_S = 15
@@ -28,6 +29,7 @@ class Templates:
             auto_reload=False,
         )
         self._templates.filters["timing"] = views.timing
+        self._templates.filters["sparkline"] = sparkline
 
     def render(
         self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **names: Any

@@ -63,7 +63,7 @@ async def get(path: str, served: FastAPI | None = None, *, method: str = "GET", 
 class Outline(HTMLParser):
     """The elements of a page, and a check that what is opened is closed."""
 
-    VOID = frozenset({"meta", "link", "path", "circle", "use", "br", "img", "wbr"})
+    VOID = frozenset({"meta", "link", "path", "circle", "use", "br", "img", "wbr", "input"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ async def test_the_overview_opens_with_its_sentence_and_the_age_of_its_data() ->
     assert answer.status_code == 200
     text = re.sub(r"<[^>]+>", "", answer.text)
     assert "2 of 7 routes cannot carry a turn; 1 works in some places only; 1 proof expired" in text
-    assert "as of 03:12:09 UTC, data 2 s old, database ok" in text
+    assert "as of 03:12:09 UTC, data 2 s old, 3 probers, database ok, egress ok" in text
     assert text.index("openrouter/qwen3") < text.index("openai/gpt-4o-mini")
     assert 'http-equiv="refresh"' in answer.text
 
@@ -120,7 +120,7 @@ async def test_pages_are_well_formed_and_load_nothing_from_elsewhere(path: str) 
         assert "style" not in attributes
         assert not [name for name in attributes if name.startswith("on")]
     assert [tag for tag, _ in outline.tags].count("h1") == 1
-    assert [a.get("src") for tag, a in outline.tags if tag == "script"] == ["/static/old.js", "/static/details.js"]
+    assert [a.get("src") for tag, a in outline.tags if tag == "script"] == ["/static/details.js", "/static/live.js"]
 
 
 async def test_what_providers_and_configuration_say_is_escaped_everywhere() -> None:
@@ -317,7 +317,7 @@ async def test_every_answer_has_the_security_headers(path: str, headers: dict[st
     answer = await get(path, **headers)
     assert answer.headers["content-security-policy"] == (
         "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "same-origin"

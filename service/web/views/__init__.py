@@ -5,23 +5,33 @@ Pure functions of the board's view. Every text that comes from a provider stays 
 
 from __future__ import annotations
 
+from service.web.views.asked import Asked
 from service.web.views.head import Header, Part, header
-from service.web.views.overview import Headline, Matrix, MatrixLine, Overview, RouteLine, headline, matrix, overview
+from service.web.views.headline import Headline, headline
+from service.web.views.listing import Choice, Filters, Pages, ProviderLine
+from service.web.views.matrix import Matrix, MatrixLine, matrix
+from service.web.views.overview import Overview, RouteLine, Share, overview
 from service.web.views.route import CellPanel, ChangeLine, Ladder, RoutePage, VerdictLine, route_page
 from service.web.views.words import View, cell_remedy, duration, moment, nothing_read, timing
 
 __all__ = [
+    "Asked",
     "CellPanel",
     "ChangeLine",
+    "Choice",
+    "Filters",
     "Header",
     "Headline",
     "Ladder",
     "Matrix",
     "MatrixLine",
     "Overview",
+    "Pages",
     "Part",
+    "ProviderLine",
     "RouteLine",
     "RoutePage",
+    "Share",
     "VerdictLine",
     "View",
     "cell_remedy",

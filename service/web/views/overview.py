@@ -1,91 +1,90 @@
-"""The overview: a sentence, one row a route, and what routes take beyond what is required of them."""
+"""The overview, put together: a sentence, one row a route, and what routes take beyond what is required of them."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from service.derive import ContractState, Freshness, RouteState, Shown, route_states
-from service.model import Outcome
-from service.remedies import first_step, in_words
+from service.derive import RouteState, Shown, route_states
+from service.remedies import first_step
 from service.web import about
+from service.web.charts import percent
+from service.web.last_day import Day
+from service.web.views.asked import Asked
 from service.web.views.head import Header, header
+from service.web.views.headline import Headline, headline
+from service.web.views.listing import (
+    FOLDED_FROM,
+    PROVIDERS,
+    Filters,
+    Pages,
+    ProviderLine,
+    filters_of,
+    page_of,
+    providers_of,
+    rank,
+    select,
+    worst_of,
+)
+from service.web.views.matrix import Matrix, matrix
 from service.web.views.words import (
-    ABSENT,
     BROKEN,
     NOTHING,
     STATE_WORDS,
     Mark,
     Moment,
     View,
-    counted,
-    failing,
-    is_absent,
     is_stale,
     leading_cell,
-    lower,
     mark_of,
     moment,
+    muted_words,
     nothing_read,
     proof_of,
     route_remedy,
     since_of,
+    sureness,
     timing,
-    worst_cell,
 )
 
 
 @dataclass(frozen=True)
+class Share:
+    """How many of the last day's verdicts that count were proven: `97.9 %`, `281 of 287`."""
+
+    percent: str
+    numbers: str
+
+
+@dataclass(frozen=True)
 class RouteLine:
-    """One route; `marks` are its required contracts."""
+    """One route; `marks` are its required contracts. `sure` is what its confirmed state adds, `muted` the pause that
+    holds. `first_tokens` are the last day's medians in seconds, oldest first."""
 
     id: str
     name: str
+    provider: str
     model: str
     kind: str
     stale: bool
     words: str
+    sure: str | None
+    muted: str | None
     marks: tuple[Mark, ...]
     since: Moment | None
     proof: Moment | None
     first_token: str | None
+    first_tokens: tuple[float | None, ...]
+    share: Share | None
     step: str | None
 
 
 @dataclass(frozen=True)
-class Headline:
-    """One sentence for 3 a.m.: what can't carry a turn, then what isn't sure."""
-
-    verdict: str
-    doubts: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "; ".join((self.verdict, *self.doubts)) + "."
-
-
-@dataclass(frozen=True)
-class MatrixLine:
-    """What one route takes, contract by contract; None where it isn't asked."""
-
-    id: str
-    name: str
-    cells: tuple[Mark | None, ...]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Routes by the contracts that are informational for any of them."""
-
-    contracts: tuple[str, ...]
-    lines: tuple[MatrixLine, ...]
-
-
-@dataclass(frozen=True)
 class Overview:
-    """`kind` is the worst state of any route, for the headline's colour."""
+    """`kind` is the worst state of any route that isn't muted, for the headline's colour. `providers` are there when
+    they are folded, and then the only group has no name. `filters` is None where there is nothing to choose from."""
 
     header: Header
     headline: Headline
@@ -93,91 +92,54 @@ class Overview:
     kind: str
     groups: tuple[tuple[str, tuple[RouteLine, ...]], ...]
     matrix: Matrix
+    providers: tuple[ProviderLine, ...] = ()
+    more_providers: int = 0
+    filters: Filters | None = None
+    pages: Pages | None = None
+    found: int = 0
 
 
-def overview(view: View) -> Overview:
-    """All routes, grouped by provider, the worst first in both."""
-    states = route_states(view.snapshot.cells, view.now)
-    first_seen = {state.route.provider: place for place, state in reversed([*enumerate(states)])}
-    by_provider = groupby(
-        sorted(states, key=lambda s: first_seen[s.route.provider]),  # stable: worst first within a provider too
-        key=lambda s: s.route.provider,
-    )
-    broken = sum(state.shown in BROKEN for state in states)
+def overview(
+    view: View,
+    asked: Asked = Asked(),  # noqa: B008 - frozen
+    day: Day = Day(),  # noqa: B008 - frozen
+    states: Sequence[RouteState] | None = None,
+    *,
+    reads: bool = True,
+) -> Overview:
+    """The routes that are asked for, by provider, the worst first in both. The sentence is about all routes.
+
+    `states` are those of all routes where they are at hand. Without `reads` the head says less.
+    """
+    if states is None:
+        states = route_states(view.snapshot.cells, view.now, view.snapshot.pauses)
+    found = select(sorted(states, key=rank), asked)
+    folded = len(found) > FOLDED_FROM and not asked.provider
+    if not folded:
+        first_seen = {s.route.provider: place for place, s in reversed([*enumerate(found)])}
+        found.sort(key=lambda s: first_seen[s.route.provider])  # stable: worst first within a provider too
+    start, pages = page_of(len(found), asked)
+    shown = found[start : start + asked.size]
+    lines = [(s, _line(s, view.now, view.snapshot.now, day)) for s in shown]
+    by_provider = groupby(lines, key=lambda pair: "" if folded else pair[0].route.provider)
+    broken = sum(state.shown in BROKEN for state in states if state.pause is None)
+    providers = providers_of(found, asked) if folded else []
     return Overview(
-        header=header(view),
+        header=header(view, reads=reads),
         headline=Headline("Nothing is known yet") if nothing_read(view) else headline(states),
         title=f"{broken} of {len(states)} broken" if broken else "Routes",
-        kind=states[0].shown.value if states else Shown.UNKNOWN.value,
-        groups=tuple(
-            (provider, tuple(_line(s, view.now, view.snapshot.now) for s in group)) for provider, group in by_provider
-        ),
-        matrix=matrix(states),
+        kind=worst_of(states).value,
+        groups=tuple((provider, tuple(line for _, line in pairs)) for provider, pairs in by_provider),
+        matrix=matrix(shown),
+        providers=tuple(providers[:PROVIDERS]),
+        more_providers=max(0, len(providers) - PROVIDERS),
+        filters=filters_of(states, asked) if states else None,
+        pages=pages,
+        found=len(found),
     )
 
 
-def matrix(states: Sequence[RouteState]) -> Matrix:
-    """What every route takes beyond what is required of it, by name: nothing here makes a route broken.
-
-    A contract that is informational for one route is shown for all that are asked it.
-    """
-    names = sorted({c.contract for s in states for c in s.contracts if not c.required}, key=about.place)
-    lines = []
-    for state in sorted(states, key=lambda s: (s.route.name, s.route.id)):
-        asked = {contract.contract: _capability(contract) for contract in state.contracts}
-        if any(not contract.required for contract in state.contracts):
-            lines.append(MatrixLine(state.route.id, state.route.name, tuple(asked.get(name) for name in names)))
-    return Matrix(tuple(names), tuple(lines))
-
-
-def headline(states: Sequence[RouteState]) -> Headline:
-    """The state of all routes in one sentence."""
-    total = len(states)
-    if not total:
-        return Headline("No routes are configured")
-    shown = Counter(state.shown for state in states)
-    unknown = [leading_cell(state) for state in states if state.shown is Shown.UNKNOWN]
-    expired = [s for cell in unknown if cell.freshness is Freshness.EXPIRED and (s := cell.row.standing)]
-    proofs = sum(standing.outcome is Outcome.PROVEN for standing in expired)
-    stale = sum(is_stale(state) for state in states if state.shown is Shown.PROVEN)
-    doubts = (
-        counted(shown[Shown.IN_PART], "works in some places only", "work in some places only"),
-        counted(proofs, "proof expired", "proofs expired"),
-        counted(len(expired) - proofs, "verdict expired", "verdicts expired"),
-        counted(len(unknown) - len(expired), "not judged yet", "not judged yet"),
-        counted(stale, "proof is stale", "proofs are stale"),
-    )
-    broken = sum(shown[state] for state in BROKEN)
-    routes = counted(total, "route", "routes")
-    if broken:
-        verdict = f"{broken} of {routes} cannot carry a turn"
-    elif shown[Shown.PROVEN] == total > 1:
-        verdict = f"All {routes} can carry a turn"
-    else:
-        verdict = f"{shown[Shown.PROVEN]} of {routes} can carry a turn"
-    return Headline(verdict, tuple(doubt for doubt in doubts if doubt))
-
-
-def _capability(contract: ContractState) -> Mark:
-    """A cell of the matrix: one or two words, and the rest small."""
-    lead = worst_cell(contract)
-    standing, newer = lead.row.standing, lead.newer_unproven
-    notes = ["stale"] if contract.stale else []
-    if contract.shown is Shown.UNKNOWN or standing is None:
-        words = "not in this dialect" if is_absent(lead) else "unknown"
-        if newer is not None and not is_absent(lead):
-            notes.append(lower(in_words(newer.status)))
-        elif not is_absent(lead):
-            notes.append("expired" if lead.freshness is Freshness.EXPIRED else "not asked yet")
-    else:
-        words = _CAPABILITY_WORDS.get(standing.status) or lower(in_words(standing.status))
-        if contract.shown is Shown.IN_PART:
-            notes.append(f"in {failing(contract)}")
-    kind = ABSENT if is_absent(lead) else contract.shown.value
-    return Mark(contract.contract, kind, contract.stale, words, tuple(notes))
-
-
-def _line(state: RouteState, now: datetime, read_at: datetime) -> RouteLine:
+def _line(state: RouteState, now: datetime, read_at: datetime, day: Day) -> RouteLine:
     lead = leading_cell(state)
     standing = lead.row.standing
     todo = route_remedy(state, read_at)
@@ -185,20 +147,24 @@ def _line(state: RouteState, now: datetime, read_at: datetime) -> RouteLine:
     return RouteLine(
         id=state.route.id,
         name=state.route.name,
+        provider=state.route.provider,
         model=state.route.model,
         kind=state.shown.value,
         stale=is_stale(state),
         words=STATE_WORDS[state.shown],
+        sure=sureness(lead),
+        muted=muted_words(state.pause, now) if state.pause else None,
         marks=tuple(mark_of(c) for c in sorted(state.contracts, key=lambda c: about.place(c.contract)) if c.required),
         since=since_of(lead, now),
         proof=moment(proven_at, now) if proven_at else None,
         first_token=timing(standing.time_to_first_token_s) if standing and lead.shown is not Shown.UNKNOWN else None,
+        first_tokens=tuple(day.first_tokens.get(state.route.id, ())),
+        share=_share(day.shares.get(state.route.id, (0, 0))),
         step=None if todo == NOTHING else first_step(todo),
     )
 
 
-_CAPABILITY_WORDS: Mapping[str, str] = {
-    "history_accepted": "accepted",
-    "history_rejected": "refused",
-    "parallel_calls_supported": "accepted",
-}
+def _share(counts: tuple[int, int]) -> Share | None:
+    proven, judged = counts
+    written = percent(proven, judged)
+    return Share(written, f"{proven} of {judged}") if written else None

@@ -32,6 +32,9 @@ ABSENT = "absent"
 """The kind of a mark where the dialect hasn't what the contract is about: nothing is asked and nothing is missing."""
 
 
+FAILED_ONCE = "failed once, being asked again"
+
+
 class View(metrics.View, Protocol):
     """What the board holds at one moment, and how old the data is, in seconds."""
 
@@ -191,7 +194,7 @@ def sureness(state: CellState) -> str | None:
         return None
     proven = confirmed.last.outcome is Outcome.PROVEN
     if confirmed.proven is not False and not proven and state.shown is not Shown.PROVEN:
-        return "failed once, being asked again"
+        return FAILED_ONCE
     if confirmed.proven is False and proven and state.shown is Shown.PROVEN:
         return "proven again, not confirmed yet"
     return None
