@@ -146,6 +146,17 @@ class Hour:
 
 
 @dataclass(frozen=True)
+class Span:
+    """The verdicts of one contract of a route, over all locations, in one of the equal spans of time that a page is
+    divided into, from `start` on. Buckets as in `Hour`."""
+
+    start: datetime
+    counts: Mapping[Outcome, int]
+    first_token: tuple[int, ...]
+    duration: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class RouteRow:
     """A route as stored for the read side. `url` is redacted; budgets are a UTC day's; prices are of a million tokens,
     in `currency`."""

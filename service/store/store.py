@@ -21,6 +21,7 @@ from service.model import (
     PauseScope,
     RouteRow,
     Snapshot,
+    Span,
     StoredVerdict,
     Transition,
     Verdict,
@@ -32,6 +33,7 @@ from service.store import (
     facts,
     limits,
     overview,
+    pages,
     partitions,
     pauses,
     probers,
@@ -194,6 +196,18 @@ class Store:
         """Those of these verdicts that history still holds."""
         async with self._engine.begin() as connection:
             return await verdicts.by_ids(connection, ids)
+
+    async def verdicts_at(self, keys: Sequence[tuple[datetime, UUID]]) -> list[StoredVerdict]:
+        """Those of the verdicts with these times and ids that history still holds."""
+        async with self._engine.begin() as connection:
+            return await pages.verdicts_at(connection, keys)
+
+    async def spans(
+        self, route_id: str, contract: str, since: datetime, until: datetime, width: timedelta
+    ) -> list[Span]:
+        """The verdicts of a contract by spans of that width. See `pages.spans`."""
+        async with self._engine.begin() as connection:
+            return await pages.spans(connection, route_id, contract, since, until, width)
 
     async def transition_page(
         self,
