@@ -143,6 +143,7 @@ class _Service:
             faults=self._schedule.faults if self._schedule else list,
             unavailable=DATABASE_ERRORS,
             last_day=last_day.get,
+            routes=lambda: {route.id: route for route in self._config.routes},
         )
 
     async def _start_probing(self, stack: AsyncExitStack, lag: LoopLag, jobs: tuple[Job, ...]) -> None:

@@ -15,6 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from service.metrics import ProcessMetrics
+from service.model import Route
 from service.web import api, login, machines, pages, problems
 from service.web.access import Access, LoginLimit
 from service.web.door import Door
@@ -36,10 +37,13 @@ def create_app(
     unavailable: tuple[type[Exception], ...] = (OSError,),
     clock: Callable[[], float] = time.time,
     last_day: Callable[[], Day] = Day,
+    routes: Callable[[], Mapping[str, Route]] = dict,
 ) -> FastAPI:
     """The application over its parts; see `Parts`."""
     templates = Templates()
-    parts = Parts(board, store, process, templates, access, LoginLimit(), clock, because, faults, unavailable, last_day)
+    parts = Parts(
+        board, store, process, templates, access, LoginLimit(), clock, because, faults, unavailable, last_day, routes
+    )
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     for router in (pages.router, login.router, machines.router):
         app.include_router(router(parts))

@@ -19,7 +19,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN = frozenset({"/livez", "/readyz", "/login"})
 _OPEN_BELOW = ("/static/", "/problems/")
 _STATUS = frozenset({"/"})
-_STATUS_BELOW = ("/badges/",)
+_STATUS_BELOW = ("/badge/",)
 _OPEN_TO_CHANGE = frozenset({"/login", "/logout"})
 
 

@@ -45,6 +45,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(SECURITY_HEADERS)
+                if path.startswith("/badge/"):  # shown by pages elsewhere
+                    headers["cross-origin-resource-policy"] = "cross-origin"
                 if not path.startswith("/static/"):
                     headers.add_vary_header("authorization, cookie")
                     headers.setdefault("cache-control", "no-store")

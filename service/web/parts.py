@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
 from service.metrics import ProcessMetrics
-from service.model import AskedNow, Pause, PauseScope, StoredVerdict, Transition
+from service.model import AskedNow, Pause, PauseScope, Route, Span, StoredVerdict, Transition
 from service.web import views
 from service.web.access import Access, LoginLimit
 from service.web.last_day import Day
@@ -44,6 +44,12 @@ class StoreLike(Protocol):
         limit: int = 100,
     ) -> Sequence[StoredVerdict]: ...
 
+    async def verdicts_at(self, keys: Sequence[tuple[datetime, UUID]]) -> Sequence[StoredVerdict]: ...
+
+    async def spans(
+        self, route_id: str, contract: str, since: datetime, until: datetime, width: timedelta
+    ) -> Sequence[Span]: ...
+
     async def transition_page(
         self,
         *,
@@ -73,7 +79,8 @@ class Parts:
 
     `because` maps a rule id to its reason in words. `faults` says what keeps this process from doing its work, for
     `/livez`; nothing means well. `unavailable` are the errors of `store` that mean that it can't be asked now.
-    `last_day` gives what is known of the last day, at once.
+    `last_day` gives what is known of the last day, at once. `routes` are those that this process is configured with,
+    by id: of another location's no more is known than the board holds.
     `access` gives the settings of the moment, which a reload may change; `clock` the time in seconds of the epoch.
     """
 
@@ -88,3 +95,4 @@ class Parts:
     faults: Callable[[], Sequence[str]]
     unavailable: tuple[type[Exception], ...]
     last_day: Callable[[], Day] = Day
+    routes: Callable[[], Mapping[str, Route]] = dict

@@ -53,7 +53,7 @@ def test_what_a_need_meets(access: Access, role: Role | None, answers: tuple[Ans
     [
         ("GET", "/", Need.STATUS),
         ("HEAD", "/", Need.STATUS),
-        ("GET", "/badges/alpha/status.svg", Need.STATUS),
+        ("GET", "/badge/alpha.svg", Need.STATUS),
         ("GET", "/routes/alpha", Need.READ),
         ("GET", "/metrics", Need.READ),
         ("GET", "/openapi.json", Need.READ),
