@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -52,6 +53,8 @@ class CannotListen(Exception):  # noqa: N818 - a state of the world, not a mista
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine on uvloop."""
+    # libuv resolves names on half of its four threads: two dead names would keep all others waiting.
+    os.environ.setdefault("UV_THREADPOOL_SIZE", "64")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
 
