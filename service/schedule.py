@@ -366,6 +366,7 @@ class Schedule:
 
     async def _roll_up(self) -> None:
         await self._store.roll_up()
+        await self._store.forget_debits()
 
     async def _housekeeping(self) -> None:
         """Make days ahead, drop what is past its time."""

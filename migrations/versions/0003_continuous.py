@@ -94,7 +94,7 @@ def _hold_back() -> None:
         sa.Column("settled_at", MOMENT),
         sa.PrimaryKeyConstraint("lease_id", "scope", name="debits_pkey"),
     )
-    op.create_index("debits_location_idx", "debits", ["location"])
+    op.create_index("debits_location_running_until_idx", "debits", ["location", "running_until"])
     op.create_table(
         "waits",
         sa.Column("provider", sa.Text),

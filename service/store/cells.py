@@ -142,7 +142,9 @@ async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetim
             update(schedule).where(schedule.c.cell_id == bindparam("cell")),
             [
                 {"cell": cell_id, "grid_at": grid_at, "next_due_at": next_due_at}
-                for cell_id, grid_at, next_due_at in due
+                for cell_id, grid_at, next_due_at in sorted(
+                    due
+                )  # as a save in progress does, so that they don't deadlock
             ],
         )
 

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, ScalarSelect, extract, func, select, text, update
+from sqlalchemy import Row, ScalarSelect, extract, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import AskedNow, Claim
 from service.pacing import DEADLINES_A_PROBE
-from service.store import limits, spends
+from service.store import limits, pauses, spends
 from service.store.tables import cells, configurations, latest, schedule, waits
 
 LEASE_MARGIN_S = 30.0
 
 _now = func.statement_timestamp()
 
-# Ranked within each limit, the quick ones last, so that what the limit leaves goes to the longest due; locked only
-# then, with the conditions said again, because another replica may have been faster.
+# Ranked within each limit, the quick ones last, so that what the limit leaves goes to the longest due; a cell that one
+# of its two limits has no room for takes no place before the other. Quick ones that a limit holds back are dropped.
+# Locked only then, with the conditions said again, because another replica may have been faster.
 _CLAIM = text(
     """
-    WITH room AS (
+    WITH room AS MATERIALIZED (
       SELECT * FROM unnest(:scopes ::text[], :names ::text[], :probes ::int[], :requests ::int[])
         AS room (scope, name, probes, requests)
     ), due AS (
-      SELECT s.cell_id, c.provider, c.host,
-             count(*) OVER by_provider AS provider_probes, sum(c.max_requests) OVER by_provider AS provider_requests,
-             count(*) OVER by_host AS host_probes, sum(c.max_requests) OVER by_host AS host_requests
+      SELECT s.cell_id, s.quick, s.next_due_at, c.provider, c.host, c.max_requests,
+             p.probes AS p_probes, p.requests AS p_requests, h.probes AS h_probes, h.requests AS h_requests,
+             coalesce(p.probes > 0 AND p.requests >= c.max_requests, true) AS provider_has_room,
+             coalesce(h.probes > 0 AND h.requests >= c.max_requests, true) AS host_has_room
       FROM schedule s JOIN cells c ON c.id = s.cell_id
+      LEFT JOIN room p ON p.scope = 'provider' AND p.name = c.provider
+      LEFT JOIN room h ON h.scope = 'host' AND h.name = c.host
       WHERE c.location = :location AND c.active AND s.next_due_at <= statement_timestamp()
         AND (s.leased_until IS NULL OR s.leased_until < statement_timestamp())
         AND NOT EXISTS (
@@ -39,23 +43,31 @@ _CLAIM = text(
           WHERE w.provider = c.provider AND w.host = c.host AND w.credential = c.credential
             AND w.until > statement_timestamp())
         AND EXISTS (SELECT FROM configurations WHERE location = :location AND hash = :hash)
-      WINDOW by_provider AS (PARTITION BY c.provider ORDER BY s.quick, s.next_due_at, s.cell_id),
-             by_host AS (PARTITION BY c.host ORDER BY s.quick, s.next_due_at, s.cell_id)
-    ), fitting AS (
-      SELECT due.cell_id
+    ), ranked AS (
+      SELECT cell_id, quick,
+             provider_has_room AND host_has_room
+             AND coalesce(count(*) FILTER (WHERE host_has_room) OVER by_provider <= p_probes
+               AND sum(max_requests) FILTER (WHERE host_has_room) OVER by_provider <= p_requests, true)
+             AND coalesce(count(*) FILTER (WHERE provider_has_room) OVER by_host <= h_probes
+               AND sum(max_requests) FILTER (WHERE provider_has_room) OVER by_host <= h_requests, true) AS fits
       FROM due
-      LEFT JOIN room p ON p.scope = 'provider' AND p.name = due.provider
-      LEFT JOIN room h ON h.scope = 'host' AND h.name = due.host
-      WHERE (p.name IS NULL OR (provider_probes <= p.probes AND provider_requests <= p.requests))
-        AND (h.name IS NULL OR (host_probes <= h.probes AND host_requests <= h.requests))
+      WINDOW by_provider AS (PARTITION BY provider ORDER BY quick, next_due_at, cell_id),
+             by_host AS (PARTITION BY host ORDER BY quick, next_due_at, cell_id)
     ), taken AS (
       SELECT s.cell_id, s.lease_id IS NOT NULL AS taken_over
-      FROM schedule s JOIN fitting ON fitting.cell_id = s.cell_id
-      WHERE s.next_due_at <= statement_timestamp()
+      FROM schedule s JOIN ranked ON ranked.cell_id = s.cell_id
+      WHERE ranked.fits AND s.next_due_at <= statement_timestamp()
         AND (s.leased_until IS NULL OR s.leased_until < statement_timestamp())
       ORDER BY s.next_due_at
       LIMIT :slots
       FOR UPDATE OF s SKIP LOCKED
+    ), held_back AS (
+      SELECT s.cell_id FROM schedule s JOIN ranked ON ranked.cell_id = s.cell_id
+      WHERE ranked.quick AND NOT ranked.fits AND s.quick
+      FOR UPDATE OF s SKIP LOCKED
+    ), dropped AS (
+      UPDATE schedule SET next_due_at = grid_at, quick = false
+      FROM held_back WHERE schedule.cell_id = held_back.cell_id
     )
     UPDATE schedule
     SET lease_id = gen_random_uuid(),
@@ -63,21 +75,8 @@ _CLAIM = text(
     FROM taken, cells c JOIN routes r ON r.id = c.route_id
     WHERE schedule.cell_id = taken.cell_id AND c.id = taken.cell_id
     RETURNING schedule.cell_id, schedule.lease_id, schedule.leased_until, schedule.next_due_at, taken.taken_over,
-      c.route_id, c.contract, c.location, c.fingerprint, c.provider, c.host, c.max_requests, c.interval_s, c.required,
-      r.tokens_per_day, r.requests_per_day, statement_timestamp() AS claimed_at,
-      (SELECT max(p.until) FROM pauses p
-       WHERE p.stops AND p.since <= statement_timestamp() AND p.until > statement_timestamp()
-         AND ((p.scope = 'route' AND p.target = c.route_id) OR (p.scope = 'provider' AND p.target = r.provider)
-           OR (p.scope = 'tag' AND p.target = ANY (r.tags)))) AS paused_until
-    """
-)
-_DROP_QUICK = text(
-    """
-    UPDATE schedule s SET next_due_at = s.grid_at, quick = false
-    FROM cells c
-    WHERE c.id = s.cell_id AND c.location = :location AND s.quick AND s.next_due_at <= statement_timestamp()
-      AND (s.leased_until IS NULL OR s.leased_until < statement_timestamp())
-      AND (c.provider = ANY (:providers) OR c.host = ANY (:hosts))
+      c.route_id, c.contract, c.location, c.fingerprint, c.provider, c.host, c.max_requests,
+      r.tokens_per_day, r.requests_per_day, statement_timestamp() AS claimed_at
     """
 )
 
@@ -111,26 +110,22 @@ async def claim(connection: AsyncConnection, location: str, config_hash: str, sl
         },
     )
     rows = sorted(result, key=lambda row: row.next_due_at)
-    if rooms:
-        await connection.execute(
-            _DROP_QUICK,
-            {
-                "location": location,
-                "providers": [room.name for room in rooms if room.scope == "provider"],
-                "hosts": [room.name for room in rooms if room.scope == "host"],
-            },
-        )
-        sent = [(_claim(row), row.provider, row.host, row.max_requests) for row in rows]
-        await limits.debit(connection, location, sent, rooms)
-    spent = await spends.spent(connection, rows)
+    stopped = await pauses.stopped(connection, [row.cell_id for row in rows])
+    spent = await spends.spent(connection, [row for row in rows if row.cell_id not in stopped])
     claims = [
-        replace(_claim(row), unsent="paused" if row.paused_until else "budget_spent" if row.cell_id in spent else None)
+        _claim(row, "paused" if row.cell_id in stopped else "budget_spent" if row.cell_id in spent else None)
         for row in rows
     ]
+    sent = [
+        (one, row.provider, row.host, row.max_requests)
+        for one, row in zip(claims, rows, strict=True)
+        if one.unsent is None
+    ]
+    await limits.debit(connection, location, sent, rooms)
     return Claimed(tuple(claims), sum(row.taken_over for row in rows))
 
 
-def _claim(row: Row[Any]) -> Claim:
+def _claim(row: Row[Any], unsent: str | None) -> Claim:
     return Claim(
         cell_id=row.cell_id,
         route_id=row.route_id,
@@ -141,6 +136,7 @@ def _claim(row: Row[Any]) -> Claim:
         claimed_at=row.claimed_at,
         due_at=row.next_due_at,
         leased_until=row.leased_until,
+        unsent=unsent,
     )
 
 
@@ -230,18 +226,24 @@ async def make_due(connection: AsyncConnection, route_id: str, contract: str | N
 
 async def hurry(connection: AsyncConnection, location: str, route_ids: Sequence[str], unless_within: timedelta) -> int:
     """Have the cells of these routes in `location` asked at once, but for those that were asked that recently; how
-    many."""
-    asked_lately = latest.c.last_observed_at > _now - unless_within
+    many. A cell that is being asked since longer is asked again after that."""
+    bound = DEADLINES_A_PROBE * cells.c.deadline_s + LEASE_MARGIN_S
+    asked_at = func.coalesce(
+        schedule.c.leased_until - func.make_interval(0, 0, 0, 0, 0, 0, bound), latest.c.last_observed_at
+    )
     mine = (
         select(cells.c.id)
+        .join_from(cells, schedule, schedule.c.cell_id == cells.c.id)
         .join(latest, latest.c.cell_id == cells.c.id)
         .where(cells.c.location == location, cells.c.active, cells.c.route_id.in_(route_ids))
-        .where(asked_lately.is_not(True))
+        .where((asked_at > _now - unless_within).is_not(True))
+        .where(or_(schedule.c.next_due_at > _now, schedule.c.lease_id.is_not(None)))
+        .order_by(cells.c.id)
+        .with_for_update(of=schedule)
     )
-    hurried = await connection.execute(
-        update(schedule).where(schedule.c.cell_id.in_(mine), schedule.c.next_due_at > _now).values(next_due_at=_now)
-    )
-    return hurried.rowcount
+    due = (await connection.scalars(mine)).all()
+    await connection.execute(update(schedule).where(schedule.c.cell_id.in_(due)).values(next_due_at=_now, quick=False))
+    return len(due)
 
 
 async def active(connection: AsyncConnection, location: str) -> str | None:

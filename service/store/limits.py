@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,7 +21,10 @@ from service.store.tables import debits, limits, waits
 MINUTE = timedelta(minutes=1)
 BOUNDLESS = 1_000_000
 _now = func.statement_timestamp()
-_counts_until = func.coalesce(debits.c.settled_at, debits.c.running_until)
+# The first bound, which the index knows, is that of all that may count.
+_counts = and_(
+    debits.c.running_until > _now - MINUTE, or_(debits.c.settled_at.is_(None), debits.c.settled_at > _now - MINUTE)
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ async def rooms(connection: AsyncConnection, location: str) -> list[Room]:
                 func.count().filter(running).label("probes"),
                 func.sum(debits.c.requests).label("requests"),
             )
-            .where(debits.c.location == location, _counts_until > _now - MINUTE)
+            .where(debits.c.location == location, _counts)
             .group_by(debits.c.scope, debits.c.name)
         )
     }
@@ -133,7 +136,7 @@ async def settle(connection: AsyncConnection, sent: Mapping[UUID, int]) -> None:
 
 async def forget(connection: AsyncConnection) -> None:
     """Delete debits that count no more, and waits that are over."""
-    await connection.execute(delete(debits).where(_counts_until < _now - MINUTE))
+    await connection.execute(delete(debits).where(debits.c.running_until < _now - MINUTE))
     await connection.execute(delete(waits).where(waits.c.until < _now))
 
 

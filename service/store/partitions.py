@@ -25,8 +25,8 @@ async def ensure(connection: AsyncConnection, days: Iterable[date]) -> None:
 
     Made apart and then attached, which lets reading and writing go on; made at once it would stop both.
     """
-    await connection.execute(text("SET LOCAL lock_timeout = '2s'"))
     await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    await connection.execute(text("SET LOCAL lock_timeout = '2s'"))
     present = await existing(connection)
     for day in sorted(set(days) - set(present)):
         name, first, end = _name(day), _midnight(day).isoformat(), end_of(day).isoformat()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, Row, any_, func, select, update
+from sqlalchemy import Row, Select, and_, any_, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -53,24 +54,33 @@ async def end(connection: AsyncConnection, id: UUID) -> Pause | None:
     row = (await connection.execute(done)).one_or_none()
     if row is None:
         return None
-    pause = _pause(row)
-    if pause.stops:
-        held = select(cells.c.id).join(routes, routes.c.id == cells.c.route_id).where(_targets(pause), cells.c.active)
-        soon = _now + RESUME_WITHIN * func.random()
+    if row.stops:
+        held = _covered(cells.c.id).where(table.c.id == id, cells.c.active)
         await connection.execute(
             update(schedule)
             .where(schedule.c.cell_id.in_(held), schedule.c.lease_id.is_(None))
-            .values(next_due_at=func.least(schedule.c.next_due_at, soon))
+            .values(next_due_at=func.least(schedule.c.next_due_at, _now + RESUME_WITHIN * func.random()))
         )
-    return pause
+    return _pause(row)
 
 
-def _targets(pause: Pause) -> ColumnElement[bool]:
-    if pause.scope is PauseScope.ROUTE:
-        return cells.c.route_id == pause.target
-    if pause.scope is PauseScope.PROVIDER:
-        return routes.c.provider == pause.target
-    return any_(routes.c.tags) == pause.target
+async def stopped(connection: AsyncConnection, cell_ids: Sequence[int]) -> dict[int, datetime]:
+    """Those of these cells that aren't to be asked now, and until when."""
+    if not cell_ids:
+        return {}
+    found = _covered(cells.c.id, func.max(table.c.until).label("until")).where(table.c.stops, table.c.until > _now)
+    rows = await connection.execute(found.where(cells.c.id.in_(cell_ids)).group_by(cells.c.id))
+    return {row.id: row.until for row in rows}
+
+
+def _covered(*columns: Any) -> Select[Any]:
+    """Cells with the pauses that name them."""
+    names = or_(
+        and_(table.c.scope == PauseScope.ROUTE.value, table.c.target == cells.c.route_id),
+        and_(table.c.scope == PauseScope.PROVIDER.value, table.c.target == routes.c.provider),
+        and_(table.c.scope == PauseScope.TAG.value, table.c.target == any_(routes.c.tags)),
+    )
+    return select(*columns).join_from(cells, routes, routes.c.id == cells.c.route_id).join(table, names)
 
 
 def _pause(row: Row[Any]) -> Pause:

@@ -18,6 +18,8 @@ HOUR = timedelta(hours=1)
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 """The upper bounds of the buckets of latency; one more bucket has none."""
 PATIENCE = "60s"
+GRACE = timedelta(minutes=2)
+"""An hour isn't done before: saves that began in it may still come to their end."""
 _LOCK = 7_066_113_407
 
 
@@ -49,16 +51,16 @@ async def outstanding(connection: AsyncConnection, now: datetime) -> list[dateti
 
 
 async def roll(connection: AsyncConnection, hour: datetime, now: datetime) -> int:
-    """Sum up one hour anew; the number of cells that had verdicts in it. Replicas take turns."""
+    """Sum up one hour anew; the number of cells whose sums were written. Replicas take turns. A sum never shrinks: the
+    verdicts that it counts may be gone when a late one comes."""
     await connection.execute(text(f"SET LOCAL statement_timeout = '{PATIENCE}'"))
     await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-    if hour + HOUR <= now:
+    if hour + HOUR + GRACE <= now:
         # Marked before it is read: a verdict that comes meanwhile marks it back, and waits for nobody.
         put = insert(hours).values(hour=hour, rolled_at=now)
         await connection.execute(
             put.on_conflict_do_update(index_elements=[hours.c.hour], set_={"rolled_at": put.excluded.rolled_at})
         )
-    await connection.execute(delete(hourly).where(hourly.c.hour == hour))
     rolled = await connection.execute(_ROLL, {"from": hour, "to": hour + HOUR})
     return rolled.rowcount
 
@@ -117,6 +119,7 @@ def _buckets(column: str) -> str:
     return f"ARRAY[{', '.join(parts)}]::int[]"
 
 
+_SUMS = (*OUTCOMES, "statuses", "requests", "tokens_in", "tokens_out", "first_token", "duration")
 _ROLL = text(
     f"""
     INSERT INTO hourly (cell_id, hour, {", ".join(OUTCOMES)}, statuses, requests, tokens_in, tokens_out,
@@ -129,5 +132,7 @@ _ROLL = text(
     FROM verdicts v
     WHERE v.observed_at >= :from AND v.observed_at < :to
     GROUP BY v.cell_id
+    ON CONFLICT (cell_id, hour) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _SUMS)}
+    WHERE {" + ".join(f"excluded.{name}" for name in OUTCOMES)} >= {" + ".join(f"hourly.{name}" for name in OUTCOMES)}
     """  # noqa: S608 - of our own words
 )

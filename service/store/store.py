@@ -298,16 +298,20 @@ class Store:
         return gone
 
     async def forget(self, older_than: timedelta) -> int:
-        """Delete transitions, sums and spends of before `older_than` ago, and what counts no more; the number of
+        """Delete transitions, sums and spends of before `older_than` ago, and silent processes; the number of
         transitions that went."""
         async with self._engine.begin() as connection:
             now = await partitions.clock(connection)
             before = now - older_than
             await rollup.forget(connection, before)
             await spends.forget(connection, before.date())
-            await limits.forget(connection)
             await probers.forget(connection, now - _SILENT_FOR)
             return await transitions.forget(connection, before)
+
+    async def forget_debits(self) -> None:
+        """Delete what limits and waits no longer count. Wanted often: each probe under a limit leaves a row or two."""
+        async with self._engine.begin() as connection:
+            await limits.forget(connection)
 
     async def _apply(self, finished: Sequence[tuple[Claim, Verdict]]) -> set[UUID]:
         async with self._engine.begin() as connection:

@@ -236,7 +236,7 @@ debits = Table(
     Column("running_until", Moment, nullable=False),
     Column("settled_at", Moment),
 )
-Index(None, debits.c.location)
+Index(None, debits.c.location, debits.c.running_until)
 
 waits = Table(
     "waits",

@@ -29,11 +29,11 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Change, Claim, Confirmed, Mark, Outcome, Spend, Status, StoredVerdict, Verdict
-from service.pacing import LONGEST_WAIT, Plan, Rhythm, after_midnight, plan, stretch
+from service.pacing import LONGEST_WAIT, Plan, Rhythm, after_midnight, plan, somewhere_in, stretch
 from service.regression import confirm, confirmed_of, confirmed_values, to_judge_again, wants_quick_reprobe
 from service.rejudge import judge_again
 from service.rules import RULESET
-from service.store import limits, rollup, spends, transitions
+from service.store import limits, pauses, rollup, spends, transitions
 from service.store.rows import mark_of, standing_values, stored_verdict, verdict_values
 from service.store.tables import Moment, cells, latest, routes, schedule, verdicts
 
@@ -54,7 +54,8 @@ async def apply(connection: AsyncConnection, finished: Sequence[Finished]) -> Ap
     A verdict counts that was observed within its lease, however late it comes; one that was observed after it counts
     only while nobody else has taken the cell over: a prober that slept tells nothing of the route.
     """
-    finished = sorted(finished, key=lambda one: one[1].observed_at)
+    once = {verdict.id: (claim, verdict) for claim, verdict in finished}
+    finished = sorted(once.values(), key=lambda one: one[1].observed_at)
     held = await _lock_schedule(connection, [claim for claim, _ in finished])
     void = [one for one in finished if not _counts(*one, held)]
     counting = [one for one in finished if _counts(*one, held)]
@@ -107,8 +108,10 @@ async def _follow(connection: AsyncConnection, new: Sequence[Finished], held: Ma
         budgeted = {step.row.route_id for step in holding if step.row.tokens_per_day or step.row.requests_per_day}
         day = holding[0].row.now.astimezone(UTC).date()
         used = await spends.of_day(connection, day, budgeted) if budgeted else {}
+        paused = [step.claim.cell_id for step in holding if step.claim.unsent == "paused"]
+        stopped = await pauses.stopped(connection, paused)
         await connection.execute(
-            _UPDATE_SCHEDULE, [_schedule_values(step, held[step.claim.lease_id], used) for step in holding]
+            _UPDATE_SCHEDULE, [_schedule_values(step, held[step.claim.lease_id], used, stopped) for step in holding]
         )
 
 
@@ -191,7 +194,7 @@ async def _judged_again(connection: AsyncConnection, grounds: Mark | None, mark:
 def _waits(steps: Sequence[Step]) -> dict[tuple[str, str, str], datetime]:
     asked: dict[tuple[str, str, str], datetime] = {}
     for step in steps:
-        if step.verdict.retry_after_s:
+        if step.verdict.retry_after_s and step.verdict.fingerprint == step.row.fingerprint:
             key = (step.row.provider, step.row.host, step.row.credential)
             until = step.verdict.observed_at + min(timedelta(seconds=step.verdict.retry_after_s), LONGEST_WAIT)
             asked[key] = max(until, asked.get(key, until))
@@ -286,26 +289,31 @@ def _latest_values(step: Step) -> dict[str, Any]:
     }
 
 
-def _schedule_values(step: Step, held: Row[Any], used: Mapping[str, Spend]) -> dict[str, Any]:
-    planned = _plan(step, held, used)
+def _schedule_values(
+    step: Step, held: Row[Any], used: Mapping[str, Spend], stopped: Mapping[int, datetime]
+) -> dict[str, Any]:
+    planned = _plan(step, held, used, stopped)
+    asked_for = [held.next_due_at] if held.next_due_at > step.claim.claimed_at else []  # while the probe ran
     return {
         "cell": step.claim.cell_id,
         "lease": step.claim.lease_id,
         "grid_at": planned.grid_at,
-        "next_due_at": planned.due_at,
+        "next_due_at": min(planned.due_at, *asked_for) if asked_for else planned.due_at,
         "quick": planned.quick,
         "blocked_run": planned.blocked_run,
     }
 
 
-def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend]) -> Plan:
+def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend], stopped: Mapping[int, datetime]) -> Plan:
     row, verdict, now = step.row, step.verdict, step.row.now
     interval = timedelta(seconds=row.interval_s)
     if verdict.fingerprint != row.fingerprint:  # the configuration changed under the probe: ask again at once
         return Plan(held.grid_at, now)
     if step.claim.unsent == "budget_spent":
-        at = after_midnight(now, interval)
-        return Plan(at, at, blocked_run=held.blocked_run)
+        return Plan(held.grid_at, after_midnight(now, interval), blocked_run=held.blocked_run)
+    if step.claim.unsent == "paused":
+        resumed = stopped.get(step.claim.cell_id, now)  # it may have been ended meanwhile
+        return Plan(held.grid_at, somewhere_in(resumed, pauses.RESUME_WITHIN), blocked_run=held.blocked_run)
     often = row.required and step.confirmed.askings_left > 0 and row.route_interval_s > 0
     doubtful = spends.in_doubt(row.required, verdict.outcome, step.confirmed.proven)
     return plan(
@@ -318,7 +326,7 @@ def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend]) -> Plan:
         now,
         outcome=verdict.outcome,
         blocked_run=held.blocked_run,
-        wait_s=verdict.retry_after_s,
+        wait_s=(verdict.retry_after_s or 0.0) - max(now - verdict.observed_at, timedelta()).total_seconds(),
         known_at=step.standing_at,
         quick=step.quick,
         stretch=stretch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.model import Cell, CellRow, Claim, Outcome, RouteRow, Rung, Status, Verdict
+from service.model import Cell, CellRow, Claim, Limit, Outcome, RouteRow, Rung, Status, Verdict
 from service.store import Board, Store, cells, claims
 from service.store.rows import UNSTORABLE
 
@@ -81,8 +82,9 @@ class World:
         self.store = Store(engine)
         self._engine = engine
 
-    async def sync(self, *wanted: Cell, location: str = HERE) -> None:
-        await self.store.sync(location, HASH, [route(name) for name in {cell.route_id for cell in wanted}], wanted)
+    async def sync(self, *wanted: Cell, location: str = HERE, limits: Sequence[Limit] = (), **of_routes: Any) -> None:
+        routes = [route(name, **of_routes) for name in {cell.route_id for cell in wanted}]
+        await self.store.sync(location, HASH, routes, wanted, limits)
 
     async def sql(self, statement: str, **values: Any) -> Any:
         async with self._engine.begin() as connection:
@@ -97,6 +99,18 @@ class World:
 
     async def end_leases(self) -> None:
         await self.sql("UPDATE schedule SET leased_until = now() - interval '1 second'")
+
+    async def pass_time(self, span: timedelta) -> None:
+        """Move all that lies ahead, or counts for a while, that much nearer."""
+        for table, columns in {
+            "schedule": ("grid_at", "next_due_at", "leased_until"),
+            "debits": ("running_until", "settled_at"),
+            "waits": ("until",),
+            "pauses": ("since", "until"),
+            "probers": ("started_at", "seen_at"),
+        }.items():
+            moved = ", ".join(f"{column} = {column} - :span" for column in columns)
+            await self.sql(f"UPDATE {table} SET {moved}", span=span)  # noqa: S608
 
     async def claim(self, slots: int = 10, location: str = HERE) -> list[Claim]:
         await self.all_due()
@@ -119,7 +133,8 @@ class World:
 
     async def contents(self) -> dict[str, Any]:
         return {
-            name: await self.sql(f"SELECT * FROM {name} ORDER BY 1, 2") for name in ("schedule", "latest", "verdicts")
+            name: await self.sql(f"SELECT * FROM {name} ORDER BY 1, 2")
+            for name in ("schedule", "latest", "verdicts", "transitions", "spends", "debits", "waits", "hours")
         }
 
 

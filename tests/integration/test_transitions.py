@@ -42,7 +42,8 @@ async def test_a_changed_status_is_written_with_both_verdicts_and_what_differs(w
             from_reason=None,
             to_status="history_rejected",
             to_reason="http_400",
-            changed={"served_model": {"from": "model-1-2025", "to": "model-2"}, "ruleset": {"from": 1, "to": 2}},
+            changed={"served_model": {"from": "model-1-2025", "to": "model-2"}, "rules": {"from": 1, "to": 2}},
+            id=1,
         )
     ]
     assert await world.sql("SELECT from_verdict, to_verdict FROM transitions") == [(before.id, after.id)]
@@ -125,7 +126,8 @@ async def test_the_same_save_again_and_a_lost_lease_write_nothing(world: World) 
     await world.end_leases()
     claim = await world.claim_one()
     result = verdict(claim, REJECTED)
-    assert await world.store.save([(claim, result), (slept, verdict(slept, Status.TIMEOUT))]) == {result.id}
+    overslept = verdict(slept, Status.TIMEOUT, observed_at=slept.leased_until + MINUTE)
+    assert await world.store.save([(claim, result), (slept, overslept)]) == {result.id}
     assert await world.store.save([(claim, result)]) == set()
     assert await statuses(world) == [(ACCEPTED, REJECTED)]
 
