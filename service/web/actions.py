@@ -53,7 +53,7 @@ async def pause(
     }
     if target not in targets[scope]:
         wrong = problems.error("body.target", f"no {scope.value} of this name is configured")
-        raise Problem(problems.BAD_REQUEST, "There is nothing to pause.", errors=[wrong])
+        raise Problem(problems.NOT_FOUND, "There is nothing to pause.", errors=[wrong])
     try:
         made = await parts.store.pause(scope, target, seconds, stops, reason, by or viewer.name)
     except parts.unavailable:

@@ -220,7 +220,7 @@ def _pauses(api: APIRouter, parts: Parts) -> None:
         summary="Pause a route, a provider or a tag",
         status_code=201,
         response_model=models.Pause,
-        responses=failures(400, 401, 403, 413, 503),
+        responses=failures(400, 401, 403, 404, 413, 503),
         dependencies=[Depends(params.only())],
     )
     async def start(request: Request, wanted: params.NewPause) -> Response:

@@ -22,19 +22,18 @@ MAX_PAUSE_S = 31 * 86400
 _LARGEST_ID = 2**63 - 1
 
 
-def _in_one_line(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must hold no control characters and no line ends")
-    return text
+# One line, without characters that steer a terminal, reverse a text or can't be seen.
+_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 
 
 def _in_bounds(moment: datetime) -> datetime:
-    if not 2000 <= moment.year <= 2999:
-        raise ValueError("must lie between the years 2000 and 2999")
-    return moment.astimezone(UTC)
+    """Nothing was observed before 2000 or will be after 2999, and not every clock reaches farther."""
+    if moment.year < 2000:
+        return datetime(2000, 1, 1, tzinfo=UTC)
+    return datetime(3000, 1, 1, tzinfo=UTC) if moment.year > 2999 else moment.astimezone(UTC)
 
 
-Line = Annotated[str, AfterValidator(_in_one_line)]
+Line = Annotated[str, Field(pattern=_LINE)]
 Word = Annotated[Line, Field(min_length=1, max_length=100)]
 Moment = Annotated[AwareDatetime, AfterValidator(_in_bounds)]
 Kind = Literal["first", "regression", "recovery", "flapping", "broken", "settled", "rules", "informational"]
