@@ -77,7 +77,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     M("service/seen.py", "        problems = [call for call in reading.calls if call.problem]\n        if not problems:", "        problems = [call for call in reading.calls if call.problem]\n        if len(problems) < len(reading.calls):", "one whole call hides a broken one"),
     # rules
     M("service/rules.py", "lambda facts: facts.deciding is not None and facts.deciding.cached and facts.seen is not Seen.REFUSED,", "lambda facts: False,", "an answer from a cache counts"),
-    M("service/rules.py", "_own_load(facts.deciding) is not None and facts.seen in _SILENCE", "_own_load(facts.deciding) is not None and facts.seen in ()", "our own load is blamed on the route"),
+    M("service/rules.py", "_own_load(facts.deciding) and facts.seen in _SILENCE", "_own_load(facts.deciding) and facts.seen in ()", "our own load is blamed on the route"),
     M("service/rules.py", "lambda facts: facts.circumstances.egress_up is False and facts.seen in", "lambda facts: facts.circumstances.egress_up is True and facts.seen in", "our own network is blamed on the route"),
     M("service/rules.py", "    return lambda facts: facts.seen is word and not facts.control", "    return lambda facts: facts.seen is word", "a broken control is called a broken route"),
     # ladder

@@ -299,6 +299,8 @@ REMEDIES: Mapping[tuple[str, str | None], str] = {
     "the route.",
     ("prober_overloaded", "event_loop_lag"): "Give the prober more CPU, or fewer routes. Its event loop was late by "
     "more than a second, so nothing is said of the route.",
+    ("prober_overloaded", "resolver_queue"): "Look at the prober's name servers. Names that don't resolve kept this "
+    "one waiting for more than a second, so nothing is said of the route.",
     ("answered_from_cache", None): "Turn caching off for the probe's key at the gateway. Yesterday's answer proves "
     "nothing about today.",
     ("cancelled", None): "Nothing to do. The probe was stopped by a shutdown or by an operator.",

@@ -94,11 +94,9 @@ def _settled(kind: Refused) -> Callable[[Facts], bool]:
     return lambda facts: facts.settled is kind
 
 
-def _own_load(exchange: Exchange | None) -> str | None:
-    """The reason why an exchange's silence may be our own load's."""
-    if exchange is not None and exchange.own_lag:
-        return "event_loop_lag"
-    return "resolver_queue" if exchange is not None and exchange.own_queue else None
+def _own_load(exchange: Exchange | None) -> bool:
+    """Whether an exchange's silence may be our own load's."""
+    return exchange is not None and (exchange.own_lag or exchange.own_queue)
 
 
 _SILENCE = (Seen.NO_HTTP, Seen.TIMEOUT, Seen.EARLY_END)
@@ -114,10 +112,10 @@ GATE: tuple[Rule[Facts], ...] = (
     Rule("gate.cancelled", _saw(Seen.CANCELLED), Status.CANCELLED, "We stopped the probe ourselves."),
     Rule(
         "gate.own_load",
-        lambda facts: _own_load(facts.deciding) is not None and facts.seen in _SILENCE,
+        lambda facts: _own_load(facts.deciding) and facts.seen in _SILENCE,
         Status.PROBER_OVERLOADED,
         "Our own event loop or resolver queue was late by more than a second meanwhile: the silence may be ours.",
-        lambda facts: _own_load(facts.deciding),
+        lambda facts: "event_loop_lag" if facts.deciding is not None and facts.deciding.own_lag else "resolver_queue",
     ),
     Rule(
         "gate.own_network",
