@@ -95,9 +95,9 @@ def filters_of(states: Sequence[RouteState], asked: Asked) -> Filters:
     if tags or asked.tag:
         choices.append(_choice("tag", "Tag", "Any", asked.tag, {tag: tag for tag in sorted(tags)}))
     if len(states) > min(SIZES):
-        sizes = {str(size): f"{size} routes" for size in SIZES if size != SIZE}
+        sizes = {str(size): str(size) for size in SIZES if size != SIZE}
         chosen = "" if asked.size == SIZE else str(asked.size)
-        choices.append(_choice("size", "On a page", f"{SIZE} routes", chosen, sizes))
+        choices.append(_choice("size", "On a page", str(SIZE), chosen, sizes))
     return Filters(asked, tuple(choices))
 
 
