@@ -45,6 +45,8 @@ async def run_checks(
     *,
     location: str,
     egress: Sequence[str],
+    proxy: str | None = None,
+    ca_file: str | None = None,
     concurrency: int,
     environ: Mapping[str, str],
 ) -> tuple[list[Checked], list[str]]:
@@ -56,7 +58,7 @@ async def run_checks(
     slots = asyncio.Semaphore(concurrency)
     async with LoopLag() as lag, Transport(lag) as transport:
         prober = Prober(transport, location)
-        prober.watch([route for route, _ in pairs], egress)
+        prober.watch([route for route, _ in pairs], egress, proxy=proxy, ca_file=ca_file)
 
         async def one(route: Route, contract: str) -> Checked:
             async with slots:

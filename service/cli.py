@@ -76,12 +76,14 @@ def check(
     explain: Annotated[bool, typer.Option("--explain", help="Show the ladder, rung by rung.")] = False,
 ) -> None:
     """Probe routes once, without a database. Exit code 0: all proven; 1: not all; 2: usage or configuration."""
-    location, egress = "default", tuple[str, ...]()
+    location, way_out = "default", dict[str, Any](egress=())
     if (config is None) == (base_url is None):
         _stop("give either --config FILE or --base-url URL with --model NAME")
     if config is not None:
         loaded = _load(config)
-        routes, location, egress = loaded.routes, loaded.service.location, loaded.service.egress_check
+        routes, service = loaded.routes, loaded.service
+        location = service.location
+        way_out = {"egress": service.egress_check, "proxy": service.proxy, "ca_file": service.ca_file}
     else:
         if model is None:
             _stop("--base-url needs --model NAME")
@@ -91,7 +93,7 @@ def check(
             _stop(str(error))
     pairs = _choose(routes, route or [], contract or [])
     done, faults = asyncio.run(
-        checks.run_checks(pairs, location=location, egress=egress, concurrency=concurrency, environ=os.environ)
+        checks.run_checks(pairs, location=location, concurrency=concurrency, environ=os.environ, **way_out)
     )
     if format is Format.JSON:
         sys.stdout.write(checks.as_json(done, explain=explain) + "\n")
