@@ -16,6 +16,7 @@ from service.model import (
     RouteRow,
     Rung,
     Snapshot,
+    Span,
     Standing,
     Status,
     StoredVerdict,
@@ -175,6 +176,7 @@ class History:
     by_route: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
     changes: Mapping[str, Sequence[Transition]] = field(default_factory=dict)
     error: Exception | None = None
+    past: Mapping[tuple[str, str], Sequence[Span]] = field(default_factory=dict)
 
     async def verdicts(self, route_id: str, limit: int) -> Sequence[StoredVerdict]:
         if self.error:
@@ -183,6 +185,34 @@ class History:
 
     async def transitions(self, route_id: str, limit: int) -> Sequence[Transition]:
         return self.changes.get(route_id, ())[:limit]
+
+    async def verdicts_at(self, keys: Sequence[tuple[datetime, UUID]]) -> Sequence[StoredVerdict]:
+        known = [one for stored in self.by_route.values() for one in stored]
+        return [one for one in known if (one.standing.observed_at, one.standing.id) in keys]
+
+    async def spans(
+        self, route_id: str, contract: str, since: datetime, until: datetime, width: timedelta
+    ) -> Sequence[Span]:
+        return [span for span in self.past.get((route_id, contract), ()) if since <= span.start < until]
+
+    async def transition_page(
+        self,
+        *,
+        route_id: str | None = None,
+        kinds: Sequence[str] | None = None,
+        before: tuple[datetime, int] | None = None,
+        limit: int = 100,
+        **_: Any,
+    ) -> Sequence[Transition]:
+        known = [one for changes in self.changes.values() for one in changes]
+        wanted = [
+            one
+            for one in known
+            if route_id in (None, one.route_id)
+            and (kinds is None or one.kind in kinds)
+            and (before is None or (one.at, one.id) < before)
+        ]
+        return sorted(wanted, key=lambda one: (one.at, one.id), reverse=True)[:limit]
 
 
 CUT = standing(

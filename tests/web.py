@@ -12,7 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from service.metrics import ProcessMetrics
-from service.model import AskedNow, Pause, PauseScope, Secret, StoredVerdict, Transition
+from service.model import AskedNow, Pause, PauseScope, Secret, Span, StoredVerdict, Transition
 from service.web.access import Access
 from service.web.app import create_app
 from tests.samples import BECAUSE, MIXED, NOW, Board, View
@@ -45,6 +45,14 @@ class Store:
     async def transitions(self, route_id: str, limit: int) -> Sequence[Transition]:
         self._call("transitions")
         return [one for one in self.changes if one.route_id == route_id][:limit]
+
+    async def verdicts_at(self, keys: Sequence[tuple[datetime, UUID]]) -> Sequence[StoredVerdict]:
+        self._call("verdicts_at", keys)
+        return [one for one in self.stored if (one.standing.observed_at, one.standing.id) in keys]
+
+    async def spans(self, *asked: Any) -> Sequence[Span]:
+        self._call("spans", asked)
+        return []
 
     async def verdict_page(
         self, *, before: tuple[datetime, UUID] | None = None, limit: int = 100, **wanted: Any

@@ -10,8 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from service.derive import RouteState
-from service.model import StoredVerdict, Transition
-from service.web import problems, views
+from service.web import badges, changes, problems, route_page, views
 from service.web.access import Viewer
 from service.web.door import viewer_of
 from service.web.last_day import Day
@@ -19,13 +18,11 @@ from service.web.parts import Parts
 from service.web.render import Templates
 from service.web.states import States
 
-HISTORY_LIMIT = 50
-CHANGES_LIMIT = 10
 READ = ["GET", "HEAD"]
 
 
 def router(parts: Parts) -> APIRouter:
-    """All pages. A page is registered here and nowhere else, and `door.need_of` names those that need no token.
+    """All pages. `door.need_of` names those that need no token.
 
     Every template is given `viewer`: what whoever asks may see and do, and the `form_token` for its forms.
     """
@@ -38,22 +35,6 @@ def router(parts: Parts) -> APIRouter:
         day = parts.last_day()
         return await run_in_threadpool(lambda: _overview(parts.templates, view, asked, day, states.of(view), viewer))
 
-    @pages.api_route("/routes/{route_id}", methods=READ)
-    async def route(request: Request, route_id: str) -> HTMLResponse:
-        view = await parts.board.view()
-        stored: Sequence[StoredVerdict] | None = None
-        changes: Sequence[Transition] = ()
-        if view.database_up:
-            try:
-                stored = await parts.store.verdicts(route_id, HISTORY_LIMIT)
-                changes = await parts.store.transitions(route_id, CHANGES_LIMIT)
-            except parts.unavailable:
-                stored = None  # the page says that history can't be read, and shows the rest
-        shown = views.route_page(view, route_id, stored, parts.because, changes)
-        if shown is None:
-            raise HTTPException(404, "No route with this id is configured.")
-        return parts.templates.render("route.html", page=shown, header=shown.header, viewer=viewer_of(request))
-
     @pages.api_route("/problems/{word}", methods=READ)
     async def problem(word: str) -> PlainTextResponse:
         """What the `type` of a problem leads to."""
@@ -62,6 +43,8 @@ def router(parts: Parts) -> APIRouter:
             raise HTTPException(404, "There is no such kind of problem.")
         return PlainTextResponse(f"{kind.title} ({kind.status})\n{kind.meaning}\n")
 
+    for more in (route_page.router, changes.router, badges.router):
+        pages.include_router(more(parts))
     return pages
 
 

@@ -11,9 +11,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.web import views
 from service.web.charts import sparkline
+from service.web.xml_text import visible
 
 HERE = Path(__file__).parent
 REFRESH_S = 15
+
+
+TEXT_LIMIT = 4000
+
+
+def _inert(value: object) -> object:
+    """What a template is about to show: whoever wrote it, nothing in it is invisible or endless. Markup is our own."""
+    return visible(value, TEXT_LIMIT) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 class Templates:
@@ -27,6 +36,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
+            finalize=_inert,
         )
         self._templates.filters["timing"] = views.timing
         self._templates.filters["sparkline"] = sparkline

@@ -1,4 +1,4 @@
-"""Text of others made fit for XML: every character is allowed and seen, and the whole is bounded."""
+"""Text of others made fit for XML and HTML: every character is allowed and seen, and the whole is bounded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ UNKNOWN = "\ufffd"
 
 _SPACE = re.compile(r"\s+")
 _PLAIN = re.compile(r"[ -~]*")
+_PLAIN_LINES = re.compile(r"[ -~\n\t]*")
 
 
 def xml_text(text: str, limit: int) -> str:
@@ -21,6 +22,13 @@ def xml_text(text: str, limit: int) -> str:
     if not _PLAIN.fullmatch(line):
         line = "".join(map(_seen, line[: limit + 1]))
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def visible(text: str, limit: int) -> str:
+    """The same for text that may have several lines: line ends and tabs stay."""
+    if not _PLAIN_LINES.fullmatch(text):
+        text = "".join(char if char in "\n\t" else _seen(char) for char in text[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _seen(char: str) -> str:

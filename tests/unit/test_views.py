@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
-from uuid import UUID
 
 import pytest
 
-from service.contracts import CONTRACTS
-from service.derive import derive
-from service.model import CellRow, Outcome, Standing, Status
-from service.web import about, views
+from service.model import CellRow, Standing, Status
+from service.web import views
 from tests.samples import (
-    BECAUSE,
     CUT,
-    LADDER,
     MINUTE,
     MIXED,
     NOW,
     SECOND,
-    STORIES,
     View,
     row,
     snapshot,
     standing,
-    stored,
 )
 
 WORKS = standing()
@@ -159,9 +151,6 @@ def test_a_route_that_requires_nothing_asks_for_a_contract_and_not_for_more() ->
     shown = line(informational(REFUSED))
     assert (shown.kind, shown.marks) == ("unknown", ())
     assert shown.step == "List a contract in the route's required."
-    only = route("alpha", View(snapshot(informational(REFUSED))))
-    assert only.words == "Unknown: no contract is required of it"
-    assert only.remedy.startswith("List a contract in the route's required.")
 
 
 def matrix(*rows: CellRow) -> list[tuple[str, str, bool, tuple[str, ...]]]:
@@ -311,154 +300,3 @@ def test_a_time_of_another_day_has_its_date() -> None:
 @pytest.mark.parametrize(("seconds", "words"), [(None, None), (0.0, "0 ms"), (0.42, "420 ms"), (1.25, "1.2 s")])
 def test_measured_times(seconds: float | None, words: str | None) -> None:
     assert views.timing(seconds) == words
-
-
-# --- the page of a route ----------------------------------------------------------------------------------
-
-QWEN = "qwen3-235b-a22b-instruct-2507"
-
-
-def route(route_id: str, view: View | None = None, history: object = ()) -> views.RoutePage:
-    shown = views.route_page(view or View(MIXED), route_id, history, BECAUSE)  # type: ignore[arg-type]
-    assert shown is not None
-    return shown
-
-
-def test_a_route_that_is_not_configured_has_no_page() -> None:
-    assert views.route_page(View(MIXED), "nobody", (), BECAUSE) is None
-    assert views.route_page(View(snapshot()), QWEN, (), BECAUSE) is None
-
-
-def test_a_route_page_says_what_is_broken_since_when_and_what_to_do() -> None:
-    shown = route(QWEN, history=STORIES[QWEN])
-    assert shown.words == "Broken: stream ends early"
-    assert shown.since is not None
-    assert shown.since.clock == "03:08:07 UTC"
-    assert shown.remedy.startswith("Fail over, and check time limits")
-    assert shown.check == f"routeproof check -c routeproof.yaml --route {QWEN} --explain"
-    (panel,) = shown.panels
-    assert (panel.status, panel.outcome, panel.reason) == ("stream_early_eof", "violated", "closed_after_event")
-    assert (panel.rule_id, panel.because) == ("stream.early_eof", BECAUSE["stream.early_eof"])
-    assert [quirk for quirk, _ in panel.quirks] == ["flaky", "usage_missing"]
-    assert panel.detail == CUT.detail
-    facts = dict(panel.facts)
-    assert facts["Valid until"] == "03:38:07 UTC"
-    assert facts["Last proof"] == "03:03:07 UTC, 9 min ago"
-    assert facts["Verdicts so far"] == "8120 proven, 3 violated"
-    assert dict(shown.facts)["URL"] == "https://api.example/v1"
-    assert dict(shown.facts)["Tags"] == "prod, eu"
-
-
-def test_the_last_ladder_is_that_of_the_newest_verdict_of_the_same_contract_and_place() -> None:
-    older = stored(standing(ago=30 * MINUTE), rungs=LADDER)
-    other = stored(standing(ago=SECOND), contract="agent_turn", rungs=LADDER)
-    far = stored(standing(ago=SECOND), location="far", rungs=LADDER)
-    (panel,) = route(QWEN, history=[other, far, stored(CUT, rungs=LADDER * 2), older]).panels
-    assert panel.ladder is not None
-    assert len(panel.ladder.rungs) == 2
-    assert panel.ladder.words == "Stream ends early"
-    (panel,) = route(QWEN, history=[other, far]).panels
-    assert panel.ladder is None
-
-
-def test_history_that_cannot_be_read_is_something_else_than_none_yet() -> None:
-    assert route(QWEN, history=None).history is None
-    assert route(QWEN, history=()).history == ()
-
-
-def test_recent_verdicts_keep_their_outcome_even_when_unproven() -> None:
-    shown = route(QWEN, history=STORIES[QWEN]).history
-    assert shown is not None
-    assert [(v.kind, v.words) for v in shown] == [
-        ("violated", "Stream ends early"),
-        ("proven", "Works"),
-        ("blocked", "Rate limited"),
-        ("unproven", "No tool call made"),
-    ]
-
-
-def test_an_undecided_probe_of_a_route_is_told_with_its_reason() -> None:
-    (panel,) = route("claude").panels
-    assert panel.undecided == "The newest probe, 1 min ago, decides nothing: not asked (credential_missing)."
-    assert panel.remedy is not None
-    assert panel.remedy.startswith("Set the key's variable or file for this route.")
-    assert panel.status is None
-
-
-def test_a_route_in_several_places_has_a_panel_for_each_the_worst_first() -> None:
-    shown = route("mistral")
-    assert shown.places
-    assert shown.words == "Works in part: timed out in us"
-    assert [(panel.location, panel.mark.words) for panel in shown.panels] == [("us", "Timed out"), ("eu", "Works")]
-
-
-def test_a_status_of_a_newer_version_is_shown_with_the_remedy_of_its_outcome() -> None:
-    odd = replace(WORKS, status="word_of_tomorrow", outcome=Outcome.VIOLATED)
-    shown = line(row(state=odd))
-    assert shown.marks[0].words == "Word of tomorrow"
-    assert views.cell_remedy(derive(row(state=odd), NOW), NOW).startswith("Change the route")
-
-
-def test_each_contract_says_what_it_asks_whether_it_counts_and_how_often() -> None:
-    shown = route("alpha", View(snapshot(row(state=WORKS), informational(REFUSED, location="default"))))
-    tools, displaced = shown.panels
-    assert [mark.contract for mark in shown.marks] == ["native_tools", "displaced_tool_results"]
-    assert (tools.use, displaced.use) == ("required, asked every 5 min", "informational, asked every 5 min")
-    assert displaced.claim == CONTRACTS["displaced_tool_results"].claim
-    assert displaced.more[0].startswith("It happens when a user steers an agent while a tool still runs.")
-    assert "\n" not in displaced.more[0]
-
-
-@pytest.mark.parametrize("name", CONTRACTS)
-def test_every_contract_has_a_docstring_for_its_page(name: str) -> None:
-    claim, *more = about.paragraphs(name)
-    assert claim.endswith(".")
-    assert more
-
-
-def test_a_contract_that_this_version_does_not_know_has_nothing_to_say() -> None:
-    shown = route("alpha", View(snapshot(row(state=WORKS, contract="contract_of_tomorrow"))))
-    assert [(panel.claim, panel.more, panel.example) for panel in shown.panels] == [("", (), "")]
-
-
-def test_what_a_contract_asks_is_told_once_for_all_places() -> None:
-    assert [bool(panel.claim) for panel in route("mistral").panels] == [True, False]
-
-
-def test_a_refused_history_comes_with_what_to_send_in_its_place() -> None:
-    def panel(cell: CellRow) -> views.CellPanel:
-        return route("alpha", View(snapshot(row(state=WORKS), cell))).panels[1]
-
-    refused = panel(informational(REFUSED))
-    assert refused.remedy is not None
-    assert refused.remedy.startswith("Hoist the results")
-    assert refused.example == CONTRACTS["displaced_tool_results"].example
-    assert panel(informational(ACCEPTED)).example == ""
-    assert panel(informational(standing(Status.HISTORY_REJECTED, 31 * MINUTE))).example == ""
-    assert panel(informational(DOWN)).example == ""
-
-
-def test_a_contract_that_the_dialect_does_not_have_is_no_open_question() -> None:
-    shown = route("alpha", View(snapshot(row(state=WORKS), informational(last=ABSENT)))).panels[1]
-    assert (shown.mark.kind, shown.mark.words, shown.undecided) == ("absent", "Not in this dialect", None)
-
-
-def test_what_the_provider_said_is_that_of_the_refused_request_when_the_last_one_was_taken() -> None:
-    refused, taken = replace(LADDER[0], rung="shape", detail="a call has no result"), replace(LADDER[0], rung="control")
-    view = View(snapshot(informational(REFUSED)))
-
-    def said(verdict: Standing) -> str:
-        kept = stored(verdict, contract="displaced_tool_results", rungs=(refused, taken))
-        return route("alpha", view, [kept]).panels[0].detail
-
-    assert said(REFUSED) == "a call has no result"
-    assert said(replace(REFUSED, id=UUID(int=2))) == ""
-    works = stored(WORKS, rungs=(refused, taken))
-    assert route("alpha", View(snapshot(row(state=WORKS))), [works]).panels[0].detail == ""
-
-
-def test_evidence_is_open_where_a_required_contract_is_not_proven() -> None:
-    shown = route(
-        "alpha", View(snapshot(row(state=CUT), row(state=WORKS, contract="agent_turn"), informational(REFUSED)))
-    )
-    assert [panel.open for panel in shown.panels] == [True, False, False]

@@ -11,7 +11,9 @@ from service.web.views.headline import Headline, headline
 from service.web.views.listing import Choice, Filters, Pages, ProviderLine
 from service.web.views.matrix import Matrix, MatrixLine, matrix
 from service.web.views.overview import Overview, RouteLine, Share, overview
-from service.web.views.route import CellPanel, ChangeLine, Ladder, RoutePage, VerdictLine, route_page
+from service.web.views.panel import CellPanel, Ladder
+from service.web.views.route import Known, RoutePage, VerdictLine, contract_asked, route_page, spoken_of, state_of
+from service.web.views.transitions import ChangeLine
 from service.web.views.words import View, cell_remedy, duration, moment, nothing_read, timing
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Filters",
     "Header",
     "Headline",
+    "Known",
     "Ladder",
     "Matrix",
     "MatrixLine",
@@ -35,6 +38,7 @@ __all__ = [
     "VerdictLine",
     "View",
     "cell_remedy",
+    "contract_asked",
     "duration",
     "header",
     "headline",
@@ -43,5 +47,7 @@ __all__ = [
     "nothing_read",
     "overview",
     "route_page",
+    "spoken_of",
+    "state_of",
     "timing",
 ]
