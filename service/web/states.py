@@ -1,12 +1,13 @@
-"""The derived state of all routes, made once for every snapshot and not for every reader."""
+"""The states of all routes, derived once for every snapshot and not for every reader."""
 
 from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
 
-from service.derive import RouteState, route_states
+from service.derive import RouteState
 from service.model import Snapshot
+from service.web.views.overview import deciding_states
 from service.web.views.words import View
 
 KEPT = timedelta(seconds=1)
@@ -21,12 +22,12 @@ class States:
         self._derived: tuple[Snapshot, datetime, tuple[RouteState, ...]] | None = None
 
     def of(self, view: View) -> tuple[RouteState, ...]:
-        """All routes at `view.now` or up to 1 s before, worst first."""
+        """`deciding_states` at `view.now` or up to 1 s before."""
         with self._lock:
             if self._derived is not None:
                 snapshot, at, states = self._derived
                 if snapshot is view.snapshot and timedelta(0) <= view.now - at < KEPT:
                     return states
-            states = route_states(view.snapshot.cells, view.now, view.snapshot.pauses)
+            states = deciding_states(view.snapshot, view.now)
             self._derived = view.snapshot, view.now, states
             return states

@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import groupby
 
 from service.derive import RouteState, Shown, route_states
+from service.model import Snapshot
 from service.remedies import first_step
 from service.web import about
 from service.web.charts import percent
@@ -109,10 +110,10 @@ def overview(
 ) -> Overview:
     """The routes that are asked for, by provider, the worst first in both. The sentence is about all routes.
 
-    `states` are those of all routes where they are at hand. Without `reads` the head says less.
+    `states` are `deciding_states` where they are at hand. Without `reads` the head says less.
     """
     if states is None:
-        states = route_states(view.snapshot.cells, view.now, view.snapshot.pauses)
+        states = deciding_states(view.snapshot, view.now)
     found = select(sorted(states, key=rank), asked)
     folded = len(found) > FOLDED_FROM and not asked.provider
     if not folded:
@@ -130,13 +131,29 @@ def overview(
         title=f"{broken} of {len(states)} broken" if broken else "Routes",
         kind=worst_of(states).value,
         groups=tuple((provider, tuple(line for _, line in pairs)) for provider, pairs in by_provider),
-        matrix=matrix(shown),
+        matrix=matrix(_whole(shown, view)),
         providers=tuple(providers[:PROVIDERS]),
         more_providers=max(0, len(providers) - PROVIDERS),
         filters=filters_of(states, asked) if states else None,
         pages=pages,
         found=len(found),
     )
+
+
+def deciding_states(snapshot: Snapshot, now: datetime) -> tuple[RouteState, ...]:
+    """The state of all routes, worst first, by the contracts that decide it: those required, or where none is, all.
+
+    What is informational is derived only of the routes that a page shows: it can be most of ten thousand cells.
+    """
+    decided = {row.route.id for row in snapshot.cells if row.cell.required}
+    rows = (row for row in snapshot.cells if row.cell.required or row.route.id not in decided)
+    return route_states(rows, now, snapshot.pauses)
+
+
+def _whole(shown: Sequence[RouteState], view: View) -> Sequence[RouteState]:
+    wanted = {state.route.id for state in shown}
+    rows = (row for row in view.snapshot.cells if row.route.id in wanted)
+    return route_states(rows, view.now, view.snapshot.pauses)
 
 
 def _line(state: RouteState, now: datetime, read_at: datetime, day: Day) -> RouteLine:
