@@ -1,4 +1,4 @@
-"""The command line: `routeproof demo · serve · check · rejudge · config · db`.
+"""The command line: `routeproof demo · serve · check · gate · pause · rejudge · config · db`.
 
 The database and the web framework take a second to import, so that only the commands that need them do.
 """
@@ -10,11 +10,13 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from uuid import UUID
 
 import typer
 
@@ -22,8 +24,13 @@ from service import check as checks
 from service import rejudge_report
 from service.config import Config, ConfigError, adhoc_route, json_schema, load, parse_duration
 from service.contracts import CONTRACTS
-from service.model import Outcome, Route
+from service.model import Outcome, PauseScope, Route
 from service.rejudge import Tally
+
+if TYPE_CHECKING:
+    from service.store import Store
+
+T = TypeVar("T")
 
 USAGE = 2
 """Exit code of usage and configuration errors, and of what we can't start."""
@@ -37,8 +44,10 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at a configuration.", no_args_is_help=True)
 db_app = typer.Typer(help="Care for the database.", no_args_is_help=True)
+pause_app = typer.Typer(help="Mute alerts for a while.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
+app.add_typer(pause_app, name="pause")
 
 
 class Format(StrEnum):
@@ -189,7 +198,7 @@ def rejudge(
     loaded = _load(config)
     _choose(loaded.routes, [route] if route else [], [contract] if contract else [])
     route_id = next((known.id for known in loaded.routes if route in (known.id, known.name)), None)
-    tally = asyncio.run(_rejudge(loaded, _span(since), route_id, contract))
+    tally = asyncio.run(_rejudge(loaded, _span("--since", since) if since else None, route_id, contract))
     if format is Format.JSON:
         sys.stdout.write(rejudge_report.as_json(tally) + "\n")
     else:
@@ -197,32 +206,120 @@ def rejudge(
     raise typer.Exit(1 if tally.changed else 0)
 
 
-def _span(text: str | None) -> timedelta | None:
+def _span(option: str, text: str) -> timedelta:
     try:
-        return None if text is None else parse_duration(text)
+        return parse_duration(text)
     except ValueError as error:
-        _stop(f"--since: {error}")
+        _stop(f"{option}: {error}")
 
 
 async def _rejudge(config: Config, since: timedelta | None, route_id: str | None, contract: str | None) -> Tally:
+    tally = Tally()
+    async with _store(config) as store:
+        async for page in store.recorded(since, route_id, contract):
+            for verdict in page:
+                tally.add(verdict)
+    return tally
+
+
+@app.command()
+def gate(
+    config: ConfigFile,
+    route: Annotated[str, typer.Argument(help="The route, by name or id.", show_default=False)],
+    location: Annotated[str | None, typer.Option(help="As proven from there; else from everywhere.")] = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Allow what isn't known to be broken: never asked, stale, expired.")
+    ] = False,
+    format: Annotated[Format, typer.Option(help="For people or for machines.")] = Format.TEXT,
+) -> None:
+    """May tool traffic go to this route now? Only when every required contract is proven, fresh and confirmed.
+    Exit code 0: allowed; 1: denied; 2: usage, configuration or database."""
+    from service import operate
+
+    loaded = _load(config)
+    answer = _operate(loaded, lambda store: operate.ask_gate(store, route, location, allow_unknown=allow_unknown))
+    typer.echo(answer.model_dump_json() if format is Format.JSON else operate.gate_in_words(answer))
+    raise typer.Exit(0 if answer.allowed else 1)
+
+
+@pause_app.command("start")
+def pause_start(
+    config: ConfigFile,
+    scope: Annotated[PauseScope, typer.Argument(help="What is paused.", show_default=False)],
+    target: Annotated[str, typer.Argument(help="The route's id, the provider or the tag.", show_default=False)],
+    duration: Annotated[str, typer.Option("--for", help="How long, such as 2h.", show_default=False)],
+    stop_probing: Annotated[bool, typer.Option("--stop-probing", help="Don't probe meanwhile: proofs expire.")] = False,
+    reason: Annotated[str, typer.Option(help="Why, for people.")] = "",
+    by: Annotated[str, typer.Option(help="Who wants it.")] = "command line",
+) -> None:
+    """Mute alerts about a route, a provider or a tag for a while."""
+    from service import operate
+
+    try:
+        wanted = operate.new_pause(scope, target, _span("--for", duration).total_seconds(), stop_probing, reason, by)
+    except operate.RefusedError as error:
+        _stop(str(error))
+    made = _operate(_load(config), lambda store: operate.start_pause(store, wanted))
+    typer.echo(operate.pause_in_words(made))
+
+
+@pause_app.command("end")
+def pause_end(
+    config: ConfigFile, id: Annotated[UUID, typer.Argument(help="As `pause list` shows it.", show_default=False)]
+) -> None:
+    """End a pause before its time."""
+    from service import operate
+
+    ended = _operate(_load(config), lambda store: operate.end_pause(store, id))
+    typer.echo(operate.pause_in_words(ended))
+
+
+@pause_app.command("list")
+def pause_list(
+    config: ConfigFile,
+    ended: Annotated[bool, typer.Option("--ended", help="Those that are over, the newest 100.")] = False,
+    format: Annotated[Format, typer.Option(help="For people or for machines.")] = Format.TEXT,
+) -> None:
+    """The pauses that go on."""
+    from service import operate
+
+    found = _operate(_load(config), lambda store: operate.list_pauses(store, ended=ended))
+    if format is Format.JSON:
+        typer.echo(found.model_dump_json())
+        return
+    for pause in found.items:
+        typer.echo(operate.pause_in_words(pause))
+
+
+def _operate(config: Config, ask: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    from service.operate import RefusedError
+
+    async def asked() -> T:
+        async with _store(config) as store:
+            return await ask(store)
+
+    try:
+        return asyncio.run(asked())
+    except RefusedError as error:
+        _stop(str(error))
+
+
+@asynccontextmanager
+async def _store(config: Config) -> AsyncIterator[Store]:
+    """What is stored, or a sentence on stderr and exit 2."""
     from service.database import DatabaseUnavailable, open_database
     from service.store import Store
     from service.store.errors import DATABASE_ERRORS
 
-    url, tally = config.service.database_url, Tally()
+    url = config.service.database_url
     try:
         async with open_database(url.reveal() if url else None, config.service.data_dir) as database:
-            async for page in Store(database.engine).recorded(since, route_id, contract):
-                for verdict in page:
-                    tally.add(verdict)
+            yield Store(database.engine)
     except DatabaseUnavailable as error:
         _stop(str(error))
     except DATABASE_ERRORS as error:
         fault = type(getattr(error, "orig", None) or error).__name__
-        _stop(
-            f"The stored verdicts can't be read ({fault}). `routeproof db upgrade` makes tables where there are none."
-        )
-    return tally
+        _stop(f"What is stored can't be read ({fault}). `routeproof db upgrade` makes tables where there are none.")
 
 
 @config_app.command("schema")

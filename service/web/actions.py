@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import structlog
 
-from service.model import AskedNow, Pause, PauseScope
+from service.model import AskedNow, Pause, PauseScope, Snapshot
 from service.web import problems, views
 from service.web.access import Viewer
 from service.web.parts import Parts
@@ -45,13 +46,7 @@ async def pause(
     parts: Parts, viewer: Viewer, scope: PauseScope, target: str, seconds: float, stops: bool, reason: str, by: str
 ) -> Pause:
     """Set a pause, from now on. Raises `Problem` for a target that isn't configured."""
-    rows = {row.route.id: row.route for row in (await known(parts)).snapshot.cells}.values()
-    targets = {
-        PauseScope.ROUTE: {row.id for row in rows},
-        PauseScope.PROVIDER: {row.provider for row in rows},
-        PauseScope.TAG: {tag for row in rows for tag in row.tags},
-    }
-    if target not in targets[scope]:
+    if target not in targets((await known(parts)).snapshot)[scope]:
         wrong = problems.error("body.target", f"no {scope.value} of this name is configured")
         raise Problem(problems.NOT_FOUND, "There is nothing to pause.", errors=[wrong])
     try:
@@ -80,6 +75,16 @@ async def known(parts: Parts) -> views.View:
     if views.nothing_read(view):
         raise Problem(problems.UNAVAILABLE, "The database hasn't been read yet.", headers={"retry-after": "5"})
     return view
+
+
+def targets(snapshot: Snapshot) -> Mapping[PauseScope, frozenset[str]]:
+    """What may be paused."""
+    rows = {row.route.id: row.route for row in snapshot.cells}.values()
+    return {
+        PauseScope.ROUTE: frozenset(row.id for row in rows),
+        PauseScope.PROVIDER: frozenset(row.provider for row in rows),
+        PauseScope.TAG: frozenset(tag for row in rows for tag in row.tags),
+    }
 
 
 def no_such_route() -> Problem:

@@ -432,6 +432,8 @@ async def test_who_paused_is_the_token_unless_a_name_is_given() -> None:
         ("/verdicts?status=fine", "query.status"),
         ("/verdicts?since=yesterday", "query.since"),
         ("/verdicts?since=2025-03-09T00:00:00", "query.since"),
+        ("/verdicts?since=2025-03-09", "query.since"),
+        ("/verdicts?since=0", "query.since"),
         ("/transitions?kind=x", "query.kind.0"),
         ("/gate/mistral?unknown=maybe", "query.unknown"),
         ("/pauses?ended=perhaps", "query.ended"),

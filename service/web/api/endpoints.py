@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from service.web.door import viewer_of
 from service.web.parts import Parts
 from service.web.problems import Problem
 from service.web.select import Selection, place
+from service.web.states import States
 
 RouteId = Annotated[str, Path(max_length=200, description="the id of a route")]
 
@@ -33,6 +35,8 @@ def router(parts: Parts) -> APIRouter:
 
 
 def _routes(api: APIRouter, parts: Parts) -> None:
+    states = States()
+
     @api.get(
         "/routes",
         operation_id="listRoutes",
@@ -44,7 +48,9 @@ def _routes(api: APIRouter, parts: Parts) -> None:
     async def routes(request: Request, asked: Annotated[params.RouteQuery, Query()]) -> Response:
         view = await actions.known(parts)
         after = params.after_route(asked.cursor, asked.order) if asked.cursor else None
-        return unless_known(request, view, await run_in_threadpool(_some_routes, view, asked, after))
+        return unless_known(
+            request, view, await run_in_threadpool(lambda: _some_routes(states.of(view), view, asked, after))
+        )
 
     @api.get(
         "/routes/{id}",
@@ -90,7 +96,9 @@ def _routes(api: APIRouter, parts: Parts) -> None:
         raise actions.no_such_route()  # it went since the board was read
 
 
-def _some_routes(view: views.View, asked: params.RouteQuery, after: tuple[int, str, str] | None) -> models.Routes:
+def _some_routes(
+    states: Sequence[RouteState], view: views.View, asked: params.RouteQuery, after: tuple[int, str, str] | None
+) -> models.Routes:
     selection = Selection(
         q=asked.q,
         provider=asked.provider,
@@ -100,7 +108,7 @@ def _some_routes(view: views.View, asked: params.RouteQuery, after: tuple[int, s
         location=asked.location,
     )
     key = place(asked.order)
-    found = sorted((s for s in route_states(view.snapshot.cells, view.now) if selection.matches(s)), key=key)
+    found = sorted((state for state in states if selection.matches(state)), key=key)
     left = [state for state in found if after is None or key(state) > after]
     page = left[: asked.limit]
     return models.Routes(
@@ -112,7 +120,7 @@ def _some_routes(view: views.View, asked: params.RouteQuery, after: tuple[int, s
 
 
 def _state_of(view: views.View, id: str) -> RouteState:
-    states = route_states((row for row in view.snapshot.cells if row.route.id == id), view.now)
+    states = route_states((row for row in view.snapshot.cells if row.route.id == id), view.now, view.snapshot.pauses)
     if not states:
         raise actions.no_such_route()
     return states[0]

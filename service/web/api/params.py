@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Request
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from service.derive import Shown
 from service.model import Outcome, PauseScope, Status
@@ -26,6 +27,16 @@ _LARGEST_ID = 2**63 - 1
 _LINE = r"^[^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 
 
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _whole(text: object) -> object:
+    """No bare number and no date alone, which would be taken for a time as well."""
+    if not isinstance(text, str) or not _RFC3339.fullmatch(text):
+        raise ValueError("must be a time with its zone, such as 2026-03-09T03:12:07Z")
+    return text
+
+
 def _in_bounds(moment: datetime) -> datetime:
     """Nothing was observed before 2000 or will be after 2999, and not every clock reaches farther."""
     if moment.year < 2000:
@@ -35,7 +46,7 @@ def _in_bounds(moment: datetime) -> datetime:
 
 Line = Annotated[str, Field(pattern=_LINE)]
 Word = Annotated[Line, Field(min_length=1, max_length=100)]
-Moment = Annotated[AwareDatetime, AfterValidator(_in_bounds)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_whole), AfterValidator(_in_bounds)]
 Kind = Literal["first", "regression", "recovery", "flapping", "broken", "settled", "rules", "informational"]
 
 
@@ -103,6 +114,12 @@ class NewPause(Asked):
     stops: bool = Field(False, description="whether nothing is probed meanwhile, so that proofs expire")
     reason: Line = Field("", max_length=300)
     by: Line = Field("", max_length=100, description="who wants it; default: the token's role")
+
+
+def mistakes(error: ValueError) -> str:
+    """What a model found wrong, in one line."""
+    found = error.errors() if isinstance(error, ValidationError) else []
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {problems.plain(one['msg'])}" for one in found) or str(error)
 
 
 def only(*known: str) -> Any:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
-
 from service import gate, model
 from service.derive import CellState, ContractState, RouteState
 from service.web import views
@@ -15,7 +12,6 @@ from service.web.views import words
 def route(state: RouteState, view: views.View) -> models.Route:
     row = state.route
     required = [cell.row.confirmed for contract in state.contracts if contract.required for cell in contract.cells]
-    paused = is_paused(row, view.snapshot.pauses, view.now)
     return models.Route(
         id=row.id,
         name=row.name,
@@ -27,14 +23,14 @@ def route(state: RouteState, view: views.View) -> models.Route:
         status_url=row.status_url,
         outcome=state.shown,
         stale=words.is_stale(state),
-        paused=paused,
+        paused=state.pause is not None,
         regressed=any(confirmed.regressed for confirmed in required),
         flapping=any(confirmed.flapping for confirmed in required),
         remedy=words.route_remedy(state, view.snapshot.now),
         budget=models.Budget(tokens_per_day=row.tokens_per_day, requests_per_day=row.requests_per_day),
         spent_today=_spend(row, view.snapshot.spends.get(row.id, model.Spend())),
         price=_price(row),
-        contracts=[_contract(contract, paused) for contract in state.contracts],
+        contracts=[_contract(contract) for contract in state.contracts],
     )
 
 
@@ -141,17 +137,7 @@ def pause(set_: model.Pause) -> models.Pause:
     )
 
 
-def is_paused(route: model.RouteRow, pauses: Iterable[model.Pause], now: datetime) -> bool:
-    """Whether a pause that goes on at `now` covers the route."""
-    named = {
-        model.PauseScope.ROUTE: {route.id},
-        model.PauseScope.PROVIDER: {route.provider},
-        model.PauseScope.TAG: set(route.tags),
-    }
-    return any(pause.target in named[pause.scope] and pause.until > now for pause in pauses)
-
-
-def _contract(state: ContractState, paused: bool) -> models.Contract:
+def _contract(state: ContractState) -> models.Contract:
     return models.Contract(
         contract=state.contract,
         required=state.required,
@@ -160,11 +146,11 @@ def _contract(state: ContractState, paused: bool) -> models.Contract:
         proven_in=list(state.proven_in),
         live_in=list(state.live_in),
         silent_in=list(state.silent_in),
-        cells=[_cell(cell, paused) for cell in state.cells],
+        cells=[_cell(cell) for cell in state.cells],
     )
 
 
-def _cell(state: CellState, paused: bool) -> models.Cell:
+def _cell(state: CellState) -> models.Cell:
     row, standing, newer = state.row, state.row.standing, state.newer_unproven
     confirmed = row.confirmed
     return models.Cell(
@@ -178,7 +164,7 @@ def _cell(state: CellState, paused: bool) -> models.Cell:
         last_proven_at=row.last_proven_at,
         next_due_at=row.next_due_at,
         interval_s=row.cell.interval.total_seconds(),
-        paused=paused,
+        paused=state.pause is not None,
         confirmed=models.Confirmed(
             proven=confirmed.proven,
             since=confirmed.since,
