@@ -198,7 +198,7 @@ def rejudge(
     loaded = _load(config)
     _choose(loaded.routes, [route] if route else [], [contract] if contract else [])
     route_id = next((known.id for known in loaded.routes if route in (known.id, known.name)), None)
-    tally = asyncio.run(_rejudge(loaded, _span("--since", since) if since else None, route_id, contract))
+    tally = asyncio.run(_rejudge(loaded, _span("--since", since) if since is not None else None, route_id, contract))
     if format is Format.JSON:
         sys.stdout.write(rejudge_report.as_json(tally) + "\n")
     else:
