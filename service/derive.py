@@ -37,6 +37,7 @@ class Shown(StrEnum):
     UNKNOWN = "unknown"
 
 
+_SHOWN: dict[Outcome, Shown] = {outcome: Shown(outcome.value) for outcome in Outcome if outcome is not Outcome.UNPROVEN}
 WORST_FIRST: tuple[Shown, ...] = (
     Shown.VIOLATED,
     Shown.BLOCKED,
@@ -106,7 +107,7 @@ def derive(row: CellRow, now: datetime, pause: Pause | None = None) -> CellState
     return CellState(
         row=row,
         freshness=fresh,
-        shown=Shown(standing.outcome.value) if standing and alive else Shown.UNKNOWN,
+        shown=_SHOWN[standing.outcome] if standing and alive else Shown.UNKNOWN,
         age=now - standing.observed_at if standing else None,
         valid_until=standing.observed_at + cell.expires_after if standing else None,
         newer_unproven=newer,

@@ -6,7 +6,7 @@ probing stops: what has expired is absent from the next scrape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Protocol
@@ -14,7 +14,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from service.derive import CellState, Freshness, Pauses, Shown, derive
-from service.model import Outcome, RouteRow, Snapshot, Spend, Verdict
+from service.model import Outcome, RouteRow, Snapshot, Spend, Status, Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -195,55 +195,86 @@ class ProcessMetrics:
 def exposition(process: ProcessMetrics, view: View) -> bytes:
     """The whole answer to a scrape: the process's series, then those of the cells at `view.now`."""
     process.database(view.database_up)
-    return process.render() + render_cells(view.snapshot, view.now).encode()
+    return b"".join([process.render(), *(family.encode() for family in _families(view.snapshot, view.now))])
 
 
 def render_cells(snapshot: Snapshot, now: datetime) -> str:
     """The series of every cell, route and location of a snapshot at `now`, in the text format."""
-    gauges: list[list[str]] = [_head(name, "gauge", meaning) for name, meaning, _ in _CELL_GAUGES]
-    status = _head(
-        "routeproof_contract_status", "gauge", "1, with the words of the standing verdict; absent when expired."
-    )
-    totals = _head(_VERDICTS, "counter", "Verdicts stored for the cell, by outcome, since it exists.")
-    values = [(lines, name, value) for lines, (name, _, value) in zip(gauges, _CELL_GAUGES, strict=True)]
+    return "".join(_families(snapshot, now))
+
+
+def _families(snapshot: Snapshot, now: datetime) -> Iterator[str]:
+    """One pass over the cells, 180,000 lines when there are ten thousand: the states are let go at once, so that no
+    garbage collection is due meanwhile, and what lines have in common outlasts the scrape."""
+    flags: list[list[str]] = [[] for _ in _FLAGS]
+    values: list[list[str]] = [[] for _ in _VALUES]
+    status: list[str] = []
+    counted: list[str] = []
+    add_flags = [(lines.append, flag) for lines, (_, _, flag) in zip(flags, _FLAGS, strict=True)]
+    add_values = [(lines.append, value) for lines, (_, _, value) in zip(values, _VALUES, strict=True)]
     pauses = Pauses(snapshot.pauses, now)
     for row in snapshot.cells:
         state = derive(row, now, pauses.of(row.route))
-        labels = _cell_labels(row.route.id, row.route.provider, row.cell.contract, row.cell.location)
-        for lines, name, value in values:
-            if (shown := value(state)) is not None:
-                lines.append(f"{name}{{{labels}}} {shown!r}")
+        labels, words = _cell_texts(row.route.id, row.route.provider, row.cell.contract, row.cell.location)
+        for add, flag in add_flags:
+            if (on := flag(state)) is not None:
+                add(words[on])
+        for add, value in add_values:
+            if (v := value(state)) is not None:
+                add(f"{labels}}} {v!r}")
         if state.shown is not Shown.UNKNOWN and (s := row.standing):
-            words = _verdict_labels(s.status, s.outcome.value, s.reason or "")
-            status.append(f"routeproof_contract_status{{{labels},{words}}} 1")
-        for outcome, label in _OUTCOME_LABELS:
-            totals.append(f"{_VERDICTS}{{{labels},{label}}} {row.counts.get(outcome, 0)}")
-    parts = [*gauges, status, totals, _routes(snapshot), _spends(snapshot), _locations(snapshot, now)]
-    return "\n".join(line for lines in parts for line in lines) + "\n"
+            status.append(f"{labels},{_verdict_labels(s.status, s.outcome, s.reason)}}} 1")
+        for outcome, count in zip(_OUTCOMES, {**_NONE_COUNTED, **row.counts}.values(), strict=True):
+            counted.append(f"{labels},{outcome}}} {count}")
+    for (name, meaning, _), lines in zip(_FLAGS, flags, strict=True):
+        yield _family(name, "gauge", meaning, lines)
+    for (name, meaning, _), lines in zip(_VALUES, values, strict=True):
+        yield _family(name, "gauge", meaning, lines)
+    yield _family(
+        "routeproof_contract_status",
+        "gauge",
+        "1, with the words of the standing verdict; absent when expired.",
+        status,
+    )
+    yield _family(
+        "routeproof_contract_verdicts_total",
+        "counter",
+        "Verdicts stored for the cell, by outcome, since it exists.",
+        counted,
+    )
+    routes = {row.route.id: row.route for row in snapshot.cells}.values()
+    yield _family(
+        "routeproof_route_info",
+        "gauge",
+        "1, with what is configured of the route.",
+        [f"{{{_route_labels(route)}}} 1" for route in routes],
+    )
+    yield from _spends(snapshot)
+    yield from _locations(snapshot, now)
 
 
-def _proven(state: CellState) -> int | None:
-    return None if state.shown is Shown.UNKNOWN else int(state.shown is Shown.PROVEN)
+def _proven(state: CellState) -> bool | None:
+    return None if state.shown is Shown.UNKNOWN else state.shown is Shown.PROVEN
 
 
-def _regressed(state: CellState) -> int:
-    return int(state.row.confirmed.regressed)
+def _regressed(state: CellState) -> bool:
+    return state.row.confirmed.regressed
 
 
-def _flapping(state: CellState) -> int:
-    return int(state.row.confirmed.flapping)
+def _flapping(state: CellState) -> bool:
+    return state.row.confirmed.flapping
 
 
-def _fresh(state: CellState) -> int:
-    return int(state.freshness is Freshness.FRESH)
+def _fresh(state: CellState) -> bool:
+    return state.freshness is Freshness.FRESH
 
 
-def _required(state: CellState) -> int:
-    return int(state.row.cell.required)
+def _required(state: CellState) -> bool:
+    return state.row.cell.required
 
 
-def _paused(state: CellState) -> int:
-    return int(state.pause is not None)
+def _paused(state: CellState) -> bool:
+    return state.pause is not None
 
 
 def _last_verdict(state: CellState) -> float | None:
@@ -271,8 +302,7 @@ def _duration(state: CellState) -> float | None:
     return state.row.last.duration_s if state.row.last else None
 
 
-_VERDICTS = "routeproof_contract_verdicts_total"
-_CELL_GAUGES: tuple[tuple[str, str, Callable[[CellState], float | None]], ...] = (
+_FLAGS: tuple[tuple[str, str, Callable[[CellState], bool | None]], ...] = (
     (
         "routeproof_contract_proven",
         "1 when the standing verdict proves the contract, 0 when not; absent when expired or never probed.",
@@ -291,6 +321,8 @@ _CELL_GAUGES: tuple[tuple[str, str, Callable[[CellState], float | None]], ...] =
     ("routeproof_contract_fresh", "1 while the standing verdict is fresh, else 0.", _fresh),
     ("routeproof_contract_required", "1 when the route's state rests on this contract, else 0.", _required),
     ("routeproof_contract_paused", "1 while a pause mutes alerts about the cell, else 0.", _paused),
+)
+_VALUES: tuple[tuple[str, str, Callable[[CellState], float | None]], ...] = (
     (
         "routeproof_contract_last_verdict_timestamp_seconds",
         "When the newest verdict was observed, whatever it says.",
@@ -320,42 +352,51 @@ _CELL_GAUGES: tuple[tuple[str, str, Callable[[CellState], float | None]], ...] =
 )
 
 
-def _routes(snapshot: Snapshot) -> list[str]:
-    name = "routeproof_route_info"
-    lines = _head(name, "gauge", "1, with what is configured of the route.")
-    for route in {row.route.id: row.route for row in snapshot.cells}.values():
-        lines.append(f"{name}{{{_route_labels(route)}}} 1")
-    return lines
-
-
-def _spends(snapshot: Snapshot) -> list[str]:
+def _spends(snapshot: Snapshot) -> Iterable[str]:
     """What routes have used, over all locations: since they exist, and of the day's budget."""
-    total, ratio = "routeproof_route_tokens_total", "routeproof_route_budget_spent_ratio"
-    price = "routeproof_route_price_per_million_tokens"
     used: dict[str, tuple[RouteRow, int, int]] = {}
     for row in snapshot.cells:
         _, tokens_in, tokens_out = used.get(row.route.id, (row.route, 0, 0))
         used[row.route.id] = (row.route, tokens_in + row.tokens_in, tokens_out + row.tokens_out)
-    totals = _head(total, "counter", "Tokens that probes of the route used, by the provider's own numbers.")
-    ratios = _head(ratio, "gauge", "Share of the UTC day's budget that is used up. Absent without a budget.")
-    prices = _head(price, "gauge", "What a million tokens cost. Absent without a price.")
+    totals: list[str] = []
+    ratios: list[str] = []
+    prices: list[str] = []
     for route, tokens_in, tokens_out in used.values():
         labels = _whose_labels(route.id, route.provider)
-        totals.append(f'{total}{{{labels},kind="input"}} {tokens_in}')
-        totals.append(f'{total}{{{labels},kind="output"}} {tokens_out}')
+        totals.append(f'{{{labels},kind="input"}} {tokens_in}')
+        totals.append(f'{{{labels},kind="output"}} {tokens_out}')
         spend = snapshot.spends.get(route.id, _NO_SPEND)
         if route.tokens_per_day:
-            ratios.append(f'{ratio}{{{labels},kind="tokens"}} {spend.tokens / route.tokens_per_day!r}')
+            ratios.append(f'{{{labels},kind="tokens"}} {spend.tokens / route.tokens_per_day!r}')
         if route.requests_per_day:
-            ratios.append(f'{ratio}{{{labels},kind="requests"}} {spend.requests / route.requests_per_day!r}')
+            ratios.append(f'{{{labels},kind="requests"}} {spend.requests / route.requests_per_day!r}')
         if route.currency is not None:
             in_currency = f"{labels},{_labels(currency=route.currency)}"
-            prices.append(f'{price}{{{in_currency},kind="input"}} {route.input_per_million!r}')
-            prices.append(f'{price}{{{in_currency},kind="output"}} {route.output_per_million!r}')
-    return totals + ratios + prices
+            prices.append(f'{{{in_currency},kind="input"}} {route.input_per_million!r}')
+            prices.append(f'{{{in_currency},kind="output"}} {route.output_per_million!r}')
+    return (
+        _family(
+            "routeproof_route_tokens_total",
+            "counter",
+            "Tokens that probes of the route used, by the provider's own numbers.",
+            totals,
+        ),
+        _family(
+            "routeproof_route_budget_spent_ratio",
+            "gauge",
+            "Share of the UTC day's budget that is used up. Absent without a budget.",
+            ratios,
+        ),
+        _family(
+            "routeproof_route_price_per_million_tokens",
+            "gauge",
+            "What a million tokens cost. Absent without a price.",
+            prices,
+        ),
+    )
 
 
-def _locations(snapshot: Snapshot, now: datetime) -> list[str]:
+def _locations(snapshot: Snapshot, now: datetime) -> Iterable[str]:
     cells: dict[str, int] = {}
     newest: dict[str, datetime] = {}
     due: dict[str, datetime] = {}
@@ -366,35 +407,42 @@ def _locations(snapshot: Snapshot, now: datetime) -> list[str]:
             newest[location] = max(row.last.observed_at, newest.get(location, row.last.observed_at))
         if row.next_due_at is not None:
             due[location] = min(row.next_due_at, due.get(location, row.next_due_at))
-    return [
-        *_family(
+    return (
+        _family(
             "routeproof_location_last_verdict_timestamp_seconds",
+            "gauge",
             "When the newest verdict from this location was observed.",
-            ((location, at.timestamp()) for location, at in newest.items()),
+            _by_location((location, at.timestamp()) for location, at in newest.items()),
         ),
-        *_family(
+        _family(
             "routeproof_location_oldest_due_seconds",
+            "gauge",
             "For how long the longest waiting cell has been due; 0 when none waits.",
-            ((location, max(0.0, (now - at).total_seconds())) for location, at in due.items()),
+            _by_location((location, max(0.0, (now - at).total_seconds())) for location, at in due.items()),
         ),
-        *_family("routeproof_location_cells", "Cells that are configured for this location.", cells.items()),
-    ]
+        _family(
+            "routeproof_location_cells",
+            "gauge",
+            "Cells that are configured for this location.",
+            _by_location(cells.items()),
+        ),
+    )
 
 
-def _family(name: str, meaning: str, by_location: Iterable[tuple[str, float]]) -> list[str]:
-    return [
-        *_head(name, "gauge", meaning),
-        *(f"{name}{{{_labels(location=location)}}} {value}" for location, value in by_location),
-    ]
+def _by_location(values: Iterable[tuple[str, float]]) -> list[str]:
+    return [f"{{{_labels(location=location)}}} {value!r}" for location, value in values]
 
 
-def _head(name: str, kind: str, meaning: str) -> list[str]:
-    return [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+def _family(name: str, kind: str, meaning: str, series: list[str]) -> str:
+    """A family; of each series, what stands after the metric's name."""
+    return f"# HELP {name} {meaning}\n" + f"\n{name}".join([f"# TYPE {name} {kind}", *series]) + "\n"
 
 
 @lru_cache(maxsize=65536)
-def _cell_labels(route: str, provider: str, contract: str, location: str) -> str:
-    return _labels(route=route, provider=provider, contract=contract, location=location)
+def _cell_texts(route: str, provider: str, contract: str, location: str) -> tuple[str, tuple[str, str]]:
+    """What the series of a cell have in common: the labels, open for more; the labels with a 0, and with a 1."""
+    labels = "{" + _labels(route=route, provider=provider, contract=contract, location=location)
+    return labels, (labels + "} 0", labels + "} 1")
 
 
 @lru_cache(maxsize=65536)
@@ -415,8 +463,8 @@ def _route_labels(route: RouteRow) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _verdict_labels(status: str, outcome: str, reason: str) -> str:
-    return _labels(status=status, outcome=outcome, reason=reason)
+def _verdict_labels(status: Status, outcome: Outcome, reason: str | None) -> str:
+    return _labels(status=status.value, outcome=outcome.value, reason=reason or "")
 
 
 def _labels(**values: str) -> str:
@@ -427,4 +475,5 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-_OUTCOME_LABELS = tuple((outcome, _labels(outcome=outcome.value)) for outcome in Outcome)
+_NONE_COUNTED = dict.fromkeys(Outcome, 0)
+_OUTCOMES = tuple(_labels(outcome=outcome.value) for outcome in _NONE_COUNTED)
