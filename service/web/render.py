@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 REFRESH_S = 15
 
 
-TEXT_LIMIT = 4000
+TEXT_LIMIT = 2000
 
 
 def _inert(value: object) -> object:
