@@ -37,6 +37,7 @@ TRANSITIONS_KEPT = timedelta(days=400)
 STUCK_S = 60.0
 GIVE_BACK_LIMIT_S = 5.0
 JOB_LIMIT_S = 300.0
+_OF_INTERVAL = 0.1
 _RETRY_S = 1.0
 _HELD_UP_S = 0.2
 _DISPATCH = "dispatch"
@@ -67,6 +68,7 @@ class Clockwork:
         self._jobs = jobs
         self._done_at: dict[str, float] = {}
         self._stopped = False
+        self._minding: asyncio.Task[None] | None = None
         self.scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
@@ -81,10 +83,13 @@ class Clockwork:
                 self._do, "interval", args=[job], seconds=job.every, id=job.name, next_run_time=first
             )
         self.scheduler.start()
+        self._minding = asyncio.create_task(self._mind_the_clock())
 
     def stop(self) -> None:
         """End it; what runs is cancelled."""
         self._stopped = True
+        if self._minding is not None:
+            self._minding.cancel()
         self.scheduler.shutdown(wait=False)
 
     def faults(self) -> list[str]:
@@ -92,6 +97,19 @@ class Clockwork:
         now = suspended_clock()
         silent = [(job, now - self._done_at.get(job.name, now)) for job in self._jobs]
         return [f"{job.name} has not come to its end for {s:.0f} s" for job, s in silent if s > job.overdue_after]
+
+    async def _mind_the_clock(self) -> None:
+        """APScheduler plans by the time of the day: a clock that is set back would put off everything until it is that
+        time again. What is planned further ahead than it ever is runs at once."""
+        spans = {job.name: job.every for job in self._jobs}
+        while True:
+            await asyncio.sleep(1)
+            now = datetime.now(UTC)
+            for planned in self.scheduler.get_jobs():
+                span = timedelta(seconds=spans.get(planned.id, LONGEST_SLEEP_S) + 1)
+                if planned.next_run_time is not None and planned.next_run_time - now > span:
+                    log.warning("the clock was set back", action="clock_set_back", job=planned.id)
+                    planned.modify(next_run_time=now)
 
     async def _do(self, job: Job) -> None:
         try:
@@ -158,7 +176,7 @@ class Schedule:
         self._draining = False
         self._superseded = False
         self._dispatching = asyncio.Lock()
-        self._sleep = LONGEST_SLEEP_S
+        self._sleep = self._longest_sleep = LONGEST_SLEEP_S
         self._again = False
 
     @property
@@ -169,6 +187,9 @@ class Schedule:
     def configure(self, routes: Mapping[str, Route], config_hash: str) -> None:
         """What is probed from now on. Probes under way end as they began."""
         self._routes, self._config_hash = routes, config_hash
+        # What is saved during a sleep may be due within it, when intervals are as short.
+        shortest = min((route.interval.total_seconds() for route in routes.values()), default=LONGEST_SLEEP_S)
+        self._longest_sleep = min(LONGEST_SLEEP_S, max(_OF_INTERVAL * shortest, _HELD_UP_S))
         self._superseded = False
         if self._saving is not None:
             self._wake_in(0)
@@ -230,7 +251,7 @@ class Schedule:
         """Plan the next dispatch once the last one is put away: planned by itself, it could come due while APScheduler
         still counts the last one as running, which drops it, and then nothing would ever be claimed again."""
         if event.job_id == _DISPATCH:
-            self._wake_in(0 if self._again else min(self._sleep, LONGEST_SLEEP_S))
+            self._wake_in(0 if self._again else min(self._sleep, self._longest_sleep))
 
     async def _dispatch(self) -> None:
         self._sleep, self._again = LONGEST_SLEEP_S, False
