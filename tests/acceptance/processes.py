@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,14 +108,17 @@ class Process:
 
 
 @contextmanager
-def routeproof(*args: str | Path, env: Mapping[str, str] | None = None) -> Iterator[Process]:
-    """Start the command. Its environment holds what is given, and of ours only what a program needs to start."""
+def routeproof(
+    *args: str | Path, env: Mapping[str, str] | None = None, within: Sequence[str] = ()
+) -> Iterator[Process]:
+    """Start the command, by way of another one when that is given. Its environment holds what is given, and of ours
+    only what a program needs to start."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "PG_BIN", "TMPDIR")}
     with tempfile.TemporaryDirectory(prefix="routeproof-process-") as name:
         folder = Path(name)
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             popen = subprocess.Popen(
-                [sys.executable, "-m", "service", *map(str, args)],
+                [*within, sys.executable, "-m", "service", *map(str, args)],
                 cwd=ROOT,
                 env={**kept, "HOME": name, **(env or {})},
                 stdin=subprocess.DEVNULL,

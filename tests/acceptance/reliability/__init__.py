@@ -1,0 +1,1 @@
+"""Replicas, kills, outages, odd clocks: what a year brings, with real processes and real PostgreSQL."""

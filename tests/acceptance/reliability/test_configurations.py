@@ -1,0 +1,123 @@
+"""Configurations that change under running services: which one is followed, what is kept, what is void."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.processes import until
+from tests.acceptance.reliability.peer import Peer
+from tests.acceptance.reliability.stage import Replica, Server, configure, replicas, routes_to, shorter
+
+
+async def test_the_configuration_loaded_last_is_followed_and_the_other_replica_says_so(
+    server: Server, folder: Path
+) -> None:
+    homes = [folder / "old", folder / "new"]
+    for home in homes:
+        home.mkdir()
+    async with Peer() as peer:
+        old = configure(homes[0], routes_to(peer, ["both", "only-old"]), "2s")
+        new = configure(homes[1], routes_to(peer, ["both", "only-new"]), "2s")
+        env = {"ROUTEPROOF_DATABASE_URL": server.address, **shorter(folder, service__bootstrap__POLL_S=0.3)}
+        with replicas(old, ["early"], env, folder) as (early,), replicas(new, ["late"], env, folder) as (late,):
+            await early.ready()
+            await until(lambda: peer.of("only-old"))
+            await late.ready()
+            await until(lambda: early.said("superseded"), within=20)
+            asked = len(peer.log)
+            await until(lambda: {a.route for a in peer.log[asked:]} == {"both", "only-new"})
+            await until(lambda: len(peer.log) > asked + 6)
+            assert {(a.key, a.route) for a in peer.log[asked:]} <= {("key-of-late", "both"), ("key-of-late", "only-new")}
+            assert "which isn&#39;t the active one" in (await early.page()).text
+            assert await hash_of(early) != await hash_of(late)
+            shutil.copy(new, old)
+            await until(lambda: early.said("config_reloaded"))
+            assert await hash_of(early) == await hash_of(late)
+            await until(lambda: "key-of-early" in {a.key for a in peer.log[asked:]})
+            assert "which isn&#39;t the active one" not in (await early.page()).text
+
+
+async def test_what_a_changed_configuration_keeps_and_what_it_voids(server: Server, folder: Path) -> None:
+    """With intervals of an hour: what is asked within this test is asked because of a change."""
+    key = folder / "key"
+    key.write_text("key-number-one")
+    async with Peer() as peer:
+        kept, gone = routes_to(peer, ["kept", "gone"], id=None)
+        for route in (kept, gone):
+            del route["id"]
+        kept |= {"id": "kept", "api_key_file": str(key)}
+        del kept["api_key_env"]
+        config = configure(folder, [kept, gone], "1h")
+        env = {"ROUTEPROOF_DATABASE_URL": server.address, **shorter(folder, service__bootstrap__POLL_S=0.3)}
+        with replicas(config, ["one"], env, folder) as (one,):
+            await one.ready()
+            await until(lambda: shows(one, "routeproof_contract_proven", 2))
+            loaded = await hash_of(one)
+            (cell,) = server.sql("SELECT id FROM cells WHERE route_id = 'kept'")
+
+            # A bad file changes nothing, and shows.
+            good = config.read_text()
+            config.write_text(good.replace("dialect:", "dialekt:"))
+            one.running.send(signal.SIGHUP)
+            await until(lambda: shows(one, "routeproof_config_last_reload_successful", 0))
+            assert await hash_of(one) == loaded
+            assert await one.metric("routeproof_contract_proven") == 2
+            assert "dialekt" in one.running.err
+
+            # SIGHUP takes the same file up once more.
+            config.write_text(good)
+            one.running.send(signal.SIGHUP)
+            await until(lambda: shows(one, "routeproof_config_last_reload_successful", 1))
+            assert len(peer.log) == 2, "asked, although nothing had changed"
+
+            # A rename keeps the history, and asks nothing.
+            configure(folder, [{**kept, "name": "renamed"}, gone], "1h")
+            await until(lambda: reloaded(one, loaded))
+            assert "renamed" in (await one.page("/routes/kept")).text
+            assert server.sql("SELECT id FROM cells WHERE route_id = 'kept'") == [cell]
+            assert await one.metric("routeproof_contract_proven") == 2
+            assert len(peer.log) == 2
+
+            # Another key: asked at once, and proven all along.
+            for number in ("two", "three", "four"):
+                await until(lambda: one.metric("routeproof_contract_verdicts_total", route="kept"))
+                key.write_text(f"key-number-{number}")
+                await until(lambda: peer.of("kept")[-1].key == f"key-number-{number}")  # noqa: B023
+                assert await one.metric("routeproof_contract_proven", route="kept") == 1
+            assert len(peer.of("gone")) == 1
+
+            # Another model: what was proven speaks of another route, but nothing is announced.
+            asked = len(peer.of("kept"))
+            peer.hanging.add("kept")
+            configure(folder, [{**kept, "name": "renamed", "model": "other"}, gone], "1h", "20s")
+            await until(lambda: len(peer.of("kept")) > asked)
+            assert await one.metric("routeproof_contract_proven", route="kept") is None
+            assert await one.metric("routeproof_contract_regressed", route="kept") == 0
+            assert server.sql("SELECT confirmed->>'proven' FROM latest WHERE cell_id = %s", cell[0]) == [("true",)]
+            peer.hanging.clear()
+
+            # A route that is gone leaves no series.
+            configure(folder, [{**kept, "name": "renamed", "model": "other"}], "1h", "20s")
+            await until(lambda: no_series_of(one, "gone"))
+            assert await one.running.stop(within=30) == 0
+        assert server.sql("SELECT kind FROM transitions WHERE kind <> 'first'") == []
+
+
+async def shows(one: Replica, name: str, value: float) -> bool:
+    return await one.metric(name) == value
+
+
+async def hash_of(one: Replica) -> str:
+    (series,) = [series for series in await one.metrics() if series.startswith("routeproof_config_info{")]
+    return series
+
+
+async def reloaded(one: Replica, before: str) -> bool:
+    return await hash_of(one) != before
+
+
+async def no_series_of(one: Replica, route: str) -> Any:
+    return not [series for series in await one.metrics() if f'route="{route}"' in series]
