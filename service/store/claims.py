@@ -193,7 +193,7 @@ async def make_due(connection: AsyncConnection, route_id: str, contract: str | N
             cells.c.location,
             (schedule.c.leased_until > _now).label("leased"),
             extract("epoch", _waited_for() - _now).label("waits"),
-            extract("epoch", latest.c.last_observed_at + not_within - _now).label("early"),
+            extract("epoch", latest.c.last_observed_at - (_now - not_within)).label("early"),
         )
         .join_from(cells, schedule, schedule.c.cell_id == cells.c.id)
         .join(latest, latest.c.cell_id == cells.c.id)

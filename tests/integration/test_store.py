@@ -110,7 +110,7 @@ class World:
             "probers": ("started_at", "seen_at"),
         }.items():
             moved = ", ".join(f"{column} = {column} - :span" for column in columns)
-            await self.sql(f"UPDATE {table} SET {moved}", span=span)  # noqa: S608
+            await self.sql(f"UPDATE {table} SET {moved}", span=span)
 
     async def claim(self, slots: int = 10, location: str = HERE) -> list[Claim]:
         await self.all_due()
@@ -204,7 +204,9 @@ class TestSync:
         await world.sync(cell())
         result = await world.ask()
         before = await world.contents()
-        await world.store.sync(HERE, HASH, [route(name="a new name", url="https://other.example")], [cell(required=False)])
+        await world.store.sync(
+            HERE, HASH, [route(name="a new name", url="https://other.example")], [cell(required=False)]
+        )
         row = await world.row()
         assert (row.route.name, row.cell.required) == ("a new name", False)
         assert row.standing is not None
@@ -360,7 +362,8 @@ class TestClaims:
         assert await world.store.save([(held_up, late)]) == {late.id}
         row = await world.row()
         assert row.counts[Outcome.UNAVAILABLE] == 1
-        assert row.standing is not None and row.standing.id == newer.id
+        assert row.standing is not None
+        assert row.standing.id == newer.id
         assert await world.value("SELECT next_due_at FROM schedule") == due
         assert world.store.leases_lost == 0
 

@@ -1,4 +1,4 @@
-"""The clockwork against a store that is a counter."""
+"""The clockwork against stores that are counters: no database, no network, no waiting but for the event loop."""
 
 from __future__ import annotations
 
@@ -10,152 +10,75 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+from prometheus_client import generate_latest
+from sqlalchemy.exc import OperationalError
 
-from service.config import fingerprint
 from service.metrics import ProcessMetrics
-from service.model import Claim, Route
-from service.probe import Prober
-from service.schedule import Schedule
-from service.store import Store
-
-
-class BusyLoop:
-    """A store with nothing due that always says to look again at once, in a process whose loop is late each time."""
-
-    leases_expired = 0
-
-    def __init__(self) -> None:
-        self.claims = 0
-
-    async def claim(self, location: str, slots: int) -> list[Claim]:
-        self.claims += 1
-        return []
-
-    async def seconds_to_next_due(self, location: str) -> float:
-        asyncio.get_running_loop().call_soon(time.sleep, 0.03)
-        return 0.0
-
-
-async def test_dispatch_follows_dispatch_however_late_the_loop_is() -> None:
-    store = BusyLoop()
-    schedule = Schedule(cast(Store, store), cast(Prober, None), {}, "here", ProcessMetrics("here", "0"))
-    schedule.start()
-    async with asyncio.timeout(5):
-        while store.claims < 5:
-            await asyncio.sleep(0.01)
-    await schedule.drain(1)
-    assert schedule.faults() == []
-
-
-class Stalled:
-    """A store whose database answers a claim only when told to."""
-
-    leases_expired = 0
-
-    def __init__(self, claims: list[Any]) -> None:
-        self.asked, self.answer = asyncio.Event(), asyncio.Event()
-        self.released: list[Any] = []
-        self._claims = claims
-
-    async def claim(self, location: str, slots: int) -> list[Any]:
-        self.asked.set()
-        await self.answer.wait()
-        return self._claims
-
-    async def release(self, claims: list[Any]) -> None:
-        self.released += claims
-
-
-async def test_what_is_claimed_while_the_service_stops_is_given_back() -> None:
-    store = Stalled(["a cell", "another"])
-    schedule = Schedule(cast(Store, store), cast(Prober, None), {}, "here", ProcessMetrics("here", "0"))
-    schedule.start()
-    await store.asked.wait()
-    draining = asyncio.create_task(schedule.drain(5))
-    await asyncio.sleep(0)
-    store.answer.set()
-    async with asyncio.timeout(2):
-        await draining
-    assert store.released == ["a cell", "another"]
-
-
-class Shelf:
-    """A store that holds some claims; giving back is refused, or never ends."""
-
-    leases_expired = 0
-
-    def __init__(self, claims: list[Claim], release: Callable[[list[Claim]], Awaitable[None]]) -> None:
-        self.release = release
-        self._claims = claims
-
-    async def claim(self, location: str, slots: int) -> list[Claim]:
-        claims, self._claims = self._claims, []
-        return claims
-
-    async def seconds_to_next_due(self, location: str) -> None:
-        return None
-
-
-class Asked:
-    """A prober whose probes last until they are cancelled."""
-
-    def __init__(self) -> None:
-        self.begun: asyncio.Queue[str] = asyncio.Queue()
-
-    async def probe(self, route: Route, contract: str, *_: Any) -> None:
-        self.begun.put_nowait(contract)
-        await asyncio.Event().wait()
-
+from service.model import Claim, Route, Status, Verdict
+from service.probe import Moment, Probed, ProbeFault, Prober
+from service.saver import Saver
+from service.schedule import Clockwork, Job, Schedule
+from service.store import Sign, Store
+from tests.samples import NOW
 
 ROUTE = Route("r", "r", "acme", "openai-chat", "https://api.example/v1", "m")
 
 
-def claim(contract: str, mark: str) -> Claim:
+def claim(contract: str = "native_tools", route_id: str = "r", unsent: str | None = None) -> Claim:
     now = datetime.now(UTC)
-    return Claim(1, "r", contract, "here", mark, uuid4(), now, now)
+    return Claim(1, route_id, contract, "here", "f", uuid4(), now, now, now + timedelta(minutes=5), unsent)
 
 
-async def test_cells_of_ours_are_probed_even_if_another_configurations_cant_be_given_back() -> None:
-    async def refuse(claims: list[Claim]) -> None:
-        raise OSError("gone")
+class Shelf:
+    """A store that holds some claims. What each method does can be replaced."""
 
-    prober = Asked()
-    store = Shelf([claim("theirs", "another"), claim("ours", fingerprint(ROUTE))], refuse)
-    schedule = Schedule(cast(Store, store), cast(Prober, prober), {"r": ROUTE}, "here", ProcessMetrics("here", "0"))
-    schedule.start()
-    async with asyncio.timeout(2):
-        assert await prober.begun.get() == "ours"
-    await schedule.drain(0)
+    leases_expired = 0
 
+    def __init__(self, *claims: Claim, **replaced: Callable[..., Awaitable[Any]]) -> None:
+        self.asked = asyncio.Event()
+        self.claims = list(claims)
+        self.claimed_for: list[tuple[str, str, int]] = []
+        self.released: list[Claim] = []
+        self.signs: list[Sign] = []
+        self.active: str | None = "hash"
+        self.done: list[Any] = []
+        self.__dict__ |= replaced
 
-async def test_a_lease_that_cant_be_given_back_does_not_hold_up_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hang(claims: list[Claim]) -> None:
-        await asyncio.Event().wait()
+    async def claim(self, location: str, config_hash: str, slots: int) -> list[Claim]:
+        self.asked.set()
+        self.claimed_for.append((location, config_hash, slots))
+        claims, self.claims = self.claims[:slots], self.claims[slots:]
+        return claims
 
-    monkeypatch.setattr("service.schedule.GIVE_BACK_LIMIT_S", 0.05)
-    prober = Asked()
-    store = Shelf([claim("ours", fingerprint(ROUTE))], hang)
-    schedule = Schedule(cast(Store, store), cast(Prober, prober), {"r": ROUTE}, "here", ProcessMetrics("here", "0"))
-    schedule.start()
-    async with asyncio.timeout(2):
-        await prober.begun.get()
-        await schedule.drain(0)
+    async def seconds_to_next_due(self, location: str) -> float | None:
+        return 0.0 if self.claims else None
 
+    async def release(self, claims: list[Claim]) -> None:
+        self.released += claims
 
-class House:
-    """A store that is only tidied; `stuck` keeps the first step from ending."""
+    async def tell(self, sign: Sign) -> str | None:
+        self.signs.append(sign)
+        return self.active
 
-    def __init__(self, stuck: bool = False) -> None:
-        self.done: list[tuple[str, timedelta | None]] = []
-        self._stuck = stuck
+    async def leave(self, prober: Any) -> None:
+        self.done.append("left")
+
+    async def roll_up(self) -> int:
+        self.done.append("rolled up")
+        return 0
+
+    async def forget_debits(self) -> None:
+        self.done.append("forgot debits")
 
     async def ensure_partitions(self) -> None:
-        if self._stuck:
-            await asyncio.Event().wait()
-        self.done.append(("made days", None))
+        self.done.append("made days")
 
     async def drop_partitions(self, older_than: timedelta) -> int:
         self.done.append(("dropped days", older_than))
+        return 0
+
+    async def drop_largest(self, max_bytes: int) -> int:
+        self.done.append(("dropped the largest", max_bytes))
         return 0
 
     async def forget(self, older_than: timedelta) -> int:
@@ -163,28 +86,384 @@ class House:
         return 0
 
 
-async def test_housekeeping_makes_days_and_drops_what_is_past_its_time() -> None:
-    store = House()
-    schedule = Schedule(cast(Store, store), cast(Prober, None), {}, "here", ProcessMetrics("here", "0"))
-    await schedule._housekeeping()
-    assert store.done == [
-        ("made days", None),
-        ("dropped days", timedelta(days=30)),
-        ("forgot transitions", timedelta(days=400)),
-    ]
+class Asked:
+    """A prober whose probes last until they are told what to become."""
+
+    egress_up: bool | None = None
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.ends: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def probe(self, route: Route, contract: str, *_: Any) -> Probed:
+        self.begun.put_nowait(contract)
+        try:
+            end = await self.ends.get()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            end = Status.CANCELLED
+        if isinstance(end, BaseException):
+            raise end
+        return probed(contract, end)
+
+    def unsent(self, route: Route, contract: str, reason: str, since: Moment) -> Probed:
+        self.begun.put_nowait(f"not {contract}: {reason}")
+        return probed(contract, Status.NOT_SENT)
 
 
-async def test_housekeeping_that_hangs_gives_up_until_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.schedule.HOUSEKEEPING_LIMIT_S", 0.05)
-    schedule = Schedule(cast(Store, House(stuck=True)), cast(Prober, None), {}, "here", ProcessMetrics("here", "0"))
-    async with asyncio.timeout(2):
-        await schedule._housekeeping()
+def probed(contract: str, status: Status) -> Probed:
+    verdict = Verdict(
+        uuid4(), "r", contract, "here", status, "RP-001", None, (), None, "", 1, None, NOW, NOW, 0.5, None, None, None,
+        (), {}, "f", 1,
+    )  # fmt: skip
+    return Probed(verdict, "because", 0)
 
 
-async def test_a_claim_that_never_ends_does_not_hold_up_the_stop() -> None:
-    store = Stalled([])
-    schedule = Schedule(cast(Store, store), cast(Prober, None), {}, "here", ProcessMetrics("here", "0"))
-    schedule.start()
-    await store.asked.wait()
-    async with asyncio.timeout(2):
-        await schedule.drain(0.05)
+class Kept:
+    """A saver that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.verdicts: list[Verdict] = []
+        self.got: asyncio.Queue[Status] = asyncio.Queue()
+        self.rest_saved = False
+
+    @property
+    def unsaved(self) -> int:
+        return len(self.verdicts)
+
+    def put(self, claim: Claim, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+        self.got.put_nowait(verdict.status)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def adopt(self) -> None:
+        pass
+
+    async def save_rest(self) -> None:
+        self.rest_saved = True
+
+
+class Works:
+    """A schedule with its surroundings, configured for one route."""
+
+    def __init__(self, store: Shelf, **options: Any) -> None:
+        self.store, self.prober, self.saver = store, Asked(), Kept()
+        self.metrics = ProcessMetrics("here", "0")
+        self.schedule = Schedule(
+            cast(Store, store), cast(Prober, self.prober), cast(Saver, self.saver), "here", self.metrics, "0", **options
+        )
+        self.schedule.configure({"r": ROUTE}, "hash")
+
+    async def begun(self) -> str:
+        async with asyncio.timeout(5):
+            return await self.prober.begun.get()
+
+    async def got(self) -> Status:
+        async with asyncio.timeout(5):
+            return await self.saver.got.get()
+
+
+async def turns(number: int = 20) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+class TestDispatch:
+    async def test_it_follows_dispatch_however_late_the_loop_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def busy(location: str) -> float:
+            asyncio.get_running_loop().call_soon(time.sleep, 0.03)
+            return 0.0
+
+        monkeypatch.setattr("service.schedule._HELD_UP_S", 0.01)
+        works = Works(Shelf(seconds_to_next_due=busy))
+        works.schedule.start()
+        async with asyncio.timeout(5):
+            while len(works.store.claimed_for) < 5:
+                await asyncio.sleep(0.01)
+        assert works.schedule.faults() == []
+        await works.schedule.drain(1)
+
+    async def test_it_claims_for_its_location_and_configuration_as_many_as_there_are_free_slots(self) -> None:
+        works = Works(Shelf(claim("one"), claim("two"), claim("three")), slots=2)
+        works.schedule.start()
+        assert {await works.begun(), await works.begun()} == {"one", "two"}
+        await turns()
+        assert works.store.claimed_for == [("here", "hash", 2)]
+        works.prober.ends.put_nowait(Status.TOOLS_SUPPORTED)
+        assert await works.begun() == "three"  # the probe that ended made room
+        assert works.store.claimed_for[1] == ("here", "hash", 1)
+        await works.schedule.drain(0)
+
+    async def test_a_claim_that_says_why_it_isnt_to_be_sent_becomes_a_verdict_without_a_probe(self) -> None:
+        works = Works(Shelf(claim("one", unsent="paused"), claim("two", unsent="budget_spent")))
+        works.schedule.start()
+        assert {await works.begun(), await works.begun()} == {"not one: paused", "not two: budget_spent"}
+        assert [await works.got(), await works.got()] == [Status.NOT_SENT] * 2
+        await works.schedule.drain(0)
+
+    async def test_a_cell_whose_route_a_reload_took_away_is_given_back(self) -> None:
+        gone = claim(route_id="gone")
+        works = Works(Shelf(gone, claim("ours")))
+        works.schedule.start()
+        assert await works.begun() == "ours"
+        await works.schedule.drain(0)
+        assert gone in works.store.released
+
+    async def test_a_probe_that_fails_by_our_own_fault_gives_nothing_back(self) -> None:
+        works = Works(Shelf(claim()))
+        works.schedule.start()
+        await works.begun()
+        works.prober.ends.put_nowait(ProbeFault("a bug"))
+        await turns()
+        await works.schedule.drain(0)
+        assert (works.saver.verdicts, works.store.released) == ([], [])
+
+    async def test_a_database_that_is_away_is_asked_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("service.schedule._RETRY_S", 0.01)
+        store = Shelf(claim())
+        real, away = store.claim, [OperationalError("", {}, Exception()), TimeoutError(), OSError()]
+
+        async def claim_later(*about: Any) -> list[Claim]:
+            if away:
+                raise away.pop()
+            return await real(*about)
+
+        store.claim = claim_later  # type: ignore[method-assign]
+        works = Works(store)
+        works.schedule.start()
+        assert await works.begun() == "native_tools"
+        assert b'routeproof_database_errors_total{location="here"} 3.0' in generate_latest(works.metrics._registry)
+        assert works.schedule.faults() == []
+        await works.schedule.drain(0)
+
+
+class TestDrain:
+    async def test_what_is_claimed_while_the_service_stops_is_given_back(self) -> None:
+        answer, asked, two = asyncio.Event(), asyncio.Event(), [claim(), claim()]
+
+        async def late(*_: Any) -> list[Claim]:
+            asked.set()
+            await answer.wait()
+            return two
+
+        works = Works(Shelf(claim=late))
+        works.schedule.start()
+        await asked.wait()
+        draining = asyncio.create_task(works.schedule.drain(5))
+        await asyncio.sleep(0)
+        answer.set()
+        async with asyncio.timeout(5):
+            await draining
+        assert works.store.released == two
+
+    async def test_a_claim_that_never_ends_does_not_hold_up_the_stop(self) -> None:
+        asked = asyncio.Event()
+
+        async def hang(*_: Any) -> list[Claim]:
+            asked.set()
+            await asyncio.Event().wait()
+            return []
+
+        works = Works(Shelf(claim=hang))
+        works.schedule.start()
+        await asked.wait()
+        async with asyncio.timeout(5):
+            await works.schedule.drain(0.05)
+
+    async def test_a_lease_that_cant_be_given_back_does_not_hold_it_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def hang(claims: list[Claim]) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr("service.schedule.GIVE_BACK_LIMIT_S", 0.05)
+        works = Works(Shelf(claim(), release=hang))
+        works.schedule.start()
+        await works.begun()
+        async with asyncio.timeout(5):
+            await works.schedule.drain(0)
+
+    async def test_running_probes_may_end_and_the_rest_are_cancelled_and_given_back(self) -> None:
+        ends, rest = claim("ends"), claim("never ends")
+        works = Works(Shelf(ends, rest))
+        works.schedule.start()
+        assert {await works.begun(), await works.begun()} == {"ends", "never ends"}
+        draining = asyncio.create_task(works.schedule.drain(0.1))
+        await turns()
+        works.prober.ends.put_nowait(Status.TOOLS_SUPPORTED)
+        async with asyncio.timeout(5):
+            await draining
+        assert [verdict.status for verdict in works.saver.verdicts] == [Status.TOOLS_SUPPORTED]
+        assert len(works.store.released) == 1
+        assert works.saver.rest_saved
+        assert works.store.done[-1] == "left"
+        assert works.schedule.faults() == []
+
+
+class TestSignOfLife:
+    async def test_a_process_tells_of_itself_and_stops_claiming_when_another_configuration_is_active(self) -> None:
+        works = Works(Shelf())
+        await works.schedule._tell()
+        assert not works.schedule.superseded
+        works.store.active = "another"
+        await works.schedule._tell()
+        assert works.schedule.superseded
+        await works.schedule._tell()
+        works.store.active = "hash"
+        works.schedule.start()
+        await works.schedule._tell()
+        assert not works.schedule.superseded
+        told = [(sign.location, sign.config_hash, sign.superseded) for sign in works.store.signs[:4]]
+        assert told == [("here", "hash", superseded) for superseded in (False, False, True, True)]
+        await works.schedule.drain(0)
+
+    async def test_one_that_takes_up_a_configuration_is_no_longer_superseded(self) -> None:
+        works = Works(Shelf())
+        works.store.active = "another"
+        await works.schedule._tell()
+        works.schedule.configure({"r": ROUTE}, "another")
+        assert not works.schedule.superseded
+        await works.schedule._tell()
+        assert not works.schedule.superseded
+
+    async def test_one_that_is_superseded_does_not_ask_again_and_again(self) -> None:
+        works = Works(Shelf(claim=_nothing, seconds_to_next_due=_at_once))
+        works.store.active = "another"
+        await works.schedule._tell()
+        assert await works.schedule._claim_and_start() == 5.0
+
+
+async def _nothing(*_: Any) -> list[Claim]:
+    return []
+
+
+async def _at_once(*_: Any) -> float:
+    return 0.0
+
+
+class TestJobs:
+    async def test_housekeeping_makes_days_and_drops_what_is_past_its_time(self) -> None:
+        works = Works(Shelf(), max_raw_bytes=1000)
+        await works.schedule._housekeeping()
+        assert works.store.done == [
+            "made days",
+            ("dropped days", timedelta(days=30)),
+            ("dropped the largest", 1000),
+            ("forgot transitions", timedelta(days=400)),
+        ]
+
+    async def test_without_a_bound_in_bytes_nothing_is_dropped_for_its_size(self) -> None:
+        works = Works(Shelf())
+        await works.schedule._housekeeping()
+        assert [step[0] for step in works.store.done if isinstance(step, tuple)] == [
+            "dropped days",
+            "forgot transitions",
+        ]
+
+    async def test_sums_are_made_and_debits_forgotten_together(self) -> None:
+        works = Works(Shelf())
+        await works.schedule._roll_up()
+        assert works.store.done == ["rolled up", "forgot debits"]
+
+
+class TestClockwork:
+    async def run(self, job: Job) -> Clockwork:
+        clockwork = Clockwork(ProcessMetrics("here", "0"), (job,))
+        clockwork.start()
+        return clockwork
+
+    async def test_a_job_runs_at_once_and_again(self) -> None:
+        runs: asyncio.Queue[None] = asyncio.Queue()
+
+        async def work() -> None:
+            runs.put_nowait(None)
+
+        clockwork = await self.run(Job("tick", 0.02, work))
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                await runs.get()
+        assert clockwork.faults() == []
+        clockwork.stop()
+
+    @pytest.mark.parametrize("fault", [OSError("gone"), OperationalError("", {}, Exception()), ValueError("a bug")])
+    async def test_a_job_that_fails_runs_again(self, fault: Exception) -> None:
+        runs: asyncio.Queue[None] = asyncio.Queue()
+
+        async def work() -> None:
+            runs.put_nowait(None)
+            raise fault
+
+        clockwork = await self.run(Job("tick", 0.02, work))
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                await runs.get()
+        clockwork.stop()
+
+    async def test_a_job_that_hangs_is_cut_off_and_runs_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("service.schedule.JOB_LIMIT_S", 0.02)
+        runs: asyncio.Queue[None] = asyncio.Queue()
+
+        async def work() -> None:
+            runs.put_nowait(None)
+            await asyncio.Event().wait()
+
+        clockwork = await self.run(Job("tick", 0.02, work))
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                await runs.get()
+        clockwork.stop()
+
+    async def test_a_job_that_does_not_come_to_its_end_is_a_fault_and_one_that_does_is_none(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now, fails = [1000.0], [True]
+        monkeypatch.setattr("service.schedule.suspended_clock", lambda: now[0])
+
+        async def work() -> None:
+            if fails[0]:
+                raise OSError("gone")
+
+        job = Job("tick", 10.0, work)
+        clockwork = await self.run(job)
+        await turns()
+        now[0] += job.overdue_after
+        assert clockwork.faults() == []
+        now[0] += 1
+        assert clockwork.faults() == ["tick has not come to its end for 331 s"]
+        fails[0] = False
+        await clockwork._do(job)
+        assert clockwork.faults() == []
+        clockwork.stop()
+
+    async def test_one_that_was_never_started_has_no_faults(self) -> None:
+        assert Clockwork(ProcessMetrics("here", "0"), (Job("tick", 1.0, lambda: _never()),)).faults() == []
+
+
+async def _never() -> None:
+    raise AssertionError
+
+
+class TestWatchdog:
+    async def test_a_dispatch_that_hangs_is_a_fault(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = [1000.0]
+        monkeypatch.setattr("service.schedule.suspended_clock", lambda: now[0])
+        works = Works(Shelf())
+        assert works.schedule.faults() == []
+        now[0] += 61
+        assert works.schedule.faults() == ["the dispatch has not run for 61 s"]
+        await works.schedule._dispatch()
+        assert works.schedule.faults() == []
+
+    async def test_a_saver_that_is_gone_is_a_fault(self) -> None:
+        works = Works(Shelf())
+
+        async def end() -> None:
+            return
+
+        works.saver.run = end  # type: ignore[method-assign]
+        works.schedule.start()
+        await turns()
+        assert works.schedule.faults() == ["nothing saves verdicts any more"]
+        await works.schedule.drain(0)
