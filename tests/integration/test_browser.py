@@ -2,81 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
-import uvicorn
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser
 
-from service.metrics import ProcessMetrics
 from service.model import Status
-from service.web.access import Access
-from service.web.app import create_app
-from tests.samples import BECAUSE, MIXED, STORIES, Board, History, View, row, snapshot, standing
+from tests.browser import IN_A_BROWSER, browser, browsing
+from tests.samples import MIXED, View, row, snapshot, standing
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+__all__ = ["browser"]
+
+pytestmark = IN_A_BROWSER
 
 QWEN = "/routes/qwen3-235b-a22b-instruct-2507"
-
-
-@asynccontextmanager
-async def served(view: View) -> AsyncIterator[str]:
-    app = create_app(
-        Board(view),
-        History(STORIES),
-        ProcessMetrics("default", "0"),
-        access=lambda: Access(external_url="http://127.0.0.1"),
-        because=BECAUSE,
-        faults=list,
-    )
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="off"))
-        running = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await running
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        await launched.close()
-
-
-@asynccontextmanager
-async def browsing(
-    browser: Browser, width: int = 1280, scheme: str = "light", script: bool = True, view: View | None = None
-) -> AsyncIterator[tuple[Page, list[str]]]:
-    """A page of a browser pointed at the pages, and what its console complained of."""
-    async with served(view or View(MIXED, age_s=2)) as url:
-        page = await browser.new_page(
-            base_url=url,
-            viewport={"width": width, "height": 800},
-            color_scheme=scheme,  # type: ignore[arg-type]
-            java_script_enabled=script,
-        )
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        yield page, complaints
-        await page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -211,21 +150,12 @@ async def test_the_keyboard_reaches_the_routes_and_shows_where_it_is(browser: Br
         await page.keyboard.press("Tab")
         assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
         await page.keyboard.press("Enter")
-        await page.keyboard.press("Tab")
-        assert await page.evaluate("document.activeElement.textContent") == "openrouter/qwen3-235b-a22b-instruct-2507"
+        reached = []
+        for _ in range(6):
+            await page.keyboard.press("Tab")
+            reached.append(await page.evaluate("document.activeElement.name || document.activeElement.textContent"))
+        assert reached == ["q", "provider", "outcome", "tag", "Show", "openrouter/qwen3-235b-a22b-instruct-2507"]
         assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-
-
-async def test_a_tab_that_no_longer_refreshes_greys_itself(browser: Browser) -> None:
-    async with browsing(browser) as (page, _):
-        await page.clock.install()
-        await page.goto("/")
-        notice = page.get_by_text("This page has stopped refreshing.")
-        await page.clock.fast_forward(40_000)
-        assert not await notice.is_visible()
-        await page.clock.fast_forward(10_000)
-        assert await notice.is_visible()
-        assert await page.evaluate("getComputedStyle(document.querySelector('main')).opacity") == "0.55"
 
 
 async def test_a_lost_database_is_an_alert_on_top(browser: Browser) -> None:
