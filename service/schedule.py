@@ -259,6 +259,7 @@ class Schedule:
             async with self._dispatching, asyncio.timeout(STUCK_S / 2):
                 self._sleep = await self._claim_and_start()
             self._dispatched_at = suspended_clock()
+            self._metrics.job_done(_DISPATCH)
         except DATABASE_ERRORS as error:
             self._metrics.database_error()
             log.warning("could not claim", action="claim_failed", error=type(error).__name__)

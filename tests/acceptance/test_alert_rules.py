@@ -189,7 +189,7 @@ MUTED: list[tuple[str, dict[str, str], list[dict[str, str]]]] = [
         [
             alert("RouteproofLocationStopped", location="eu"),
             alert("RouteproofLagging", location="eu"),
-            alert("RouteproofJobStuck", location="eu", instance="a", exported_job="roll_up"),
+            alert("RouteproofJobStuck", location="eu", instance="a", task="roll_up"),
         ],
     ),
     (
@@ -200,7 +200,7 @@ MUTED: list[tuple[str, dict[str, str], list[dict[str, str]]]] = [
     (
         "a lost database explains a stuck job",
         alert("RouteproofCannotWrite", location="eu", instance="a"),
-        [alert("RouteproofJobStuck", location="eu", instance="a", exported_job="roll_up")],
+        [alert("RouteproofJobStuck", location="eu", instance="a", task="roll_up")],
     ),
     (
         "a regression explains an expired proof",
@@ -234,7 +234,7 @@ HEARD: list[tuple[str, dict[str, str], list[dict[str, str]]]] = [
         alert("RouteproofCannotWrite", location="eu", instance="a"),
         [
             alert("RouteproofContractRegressed", provider="acme", **EU),
-            alert("RouteproofJobStuck", location="eu", instance="b", exported_job="roll_up"),
+            alert("RouteproofJobStuck", location="eu", instance="b", task="roll_up"),
         ],
     ),
     (
