@@ -142,7 +142,7 @@ async def test_without_a_token_the_overview_tells_names_and_states_and_nothing_e
     answer = await send(web_app(View(snapshot(told))), "GET", "/")
     assert answer.status_code == 200
     text = " ".join(re.sub("<[^>]+>", " ", answer.text).split())
-    assert "acme/alpha Works" in text
+    assert "acme/ alpha Works" in text
     assert "Log in" in text
     for kept in (
         "DETAIL",
