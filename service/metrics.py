@@ -14,7 +14,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from service.derive import CellState, Freshness, Pauses, Shown, derive
-from service.model import Outcome, RouteRow, Snapshot, Spend, Status, Verdict
+from service.model import Outcome, RouteRow, Snapshot, Spend, Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -463,8 +463,8 @@ def _route_labels(route: RouteRow) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _verdict_labels(status: Status, outcome: Outcome, reason: str | None) -> str:
-    return _labels(status=status.value, outcome=outcome.value, reason=reason or "")
+def _verdict_labels(status: str, outcome: Outcome, reason: str | None) -> str:
+    return _labels(status=status, outcome=outcome.value, reason=reason or "")
 
 
 def _labels(**values: str) -> str:
