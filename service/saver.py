@@ -39,9 +39,9 @@ class Saver:
         self._spooled: set[UUID] = set()
 
     @property
-    def unsaved(self) -> int:
-        """Verdicts that are finished and not in the database."""
-        return self._finished.qsize() + len(self._held)
+    def spooled(self) -> int:
+        """Verdicts that are on disk, because the database was away."""
+        return len(self._spooled)
 
     def put(self, claim: Claim, verdict: Verdict) -> None:
         self._finished.put_nowait((claim, verdict))

@@ -369,7 +369,7 @@ class Schedule:
                 version=self._version,
                 superseded=self._superseded,
                 egress_up=self._prober.egress_up,
-                spooled=self._saver.unsaved,
+                spooled=self._saver.spooled,
             )
         )
         superseded = active is not None and active != self._config_hash

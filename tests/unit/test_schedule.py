@@ -130,8 +130,8 @@ class Kept:
         self.rest_saved = False
 
     @property
-    def unsaved(self) -> int:
-        return len(self.verdicts)
+    def spooled(self) -> int:
+        return 0
 
     def put(self, claim: Claim, verdict: Verdict) -> None:
         self.verdicts.append(verdict)
