@@ -9,6 +9,7 @@ from typing import TypeVar
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
@@ -18,6 +19,7 @@ OUTCOMES = {"proven": GREEN, "violated": RED, "blocked": ORANGE, "unavailable": 
 DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 Panel = TypeVar("Panel", stat.Panel, timeseries.Panel, statetimeline.Panel, table.Panel)
+Shown = stat.Panel | timeseries.Panel | statetimeline.Panel | table.Panel
 Words = Mapping[str, tuple[str, str]]
 """What a value is called, and its colour: never a colour alone."""
 
@@ -158,7 +160,7 @@ def row(title: str) -> builders.Row:
     return builders.Row(title)
 
 
-class Annotations:
+class Annotations(Builder[dashboard.AnnotationQuery]):
     """Marks in all panels where a query has a value. Title and text are the data source's, unknown to the schema."""
 
     def __init__(self, name: str, expr: str, color: str, title: str, text: str) -> None:
@@ -213,7 +215,13 @@ def window() -> builders.IntervalVariable:
     )
 
 
-def board(uid: str, title: str, says: str, variables: Sequence[object], panels: Sequence[object]) -> builders.Dashboard:
+def board(
+    uid: str,
+    title: str,
+    says: str,
+    variables: Sequence[Builder[dashboard.VariableModel]],
+    panels: Sequence[builders.Row | Shown],
+) -> builders.Dashboard:
     """A dashboard of rows and panels, with links to the others and to the status page."""
     made = builders.Dashboard(title).uid(uid).description(says).tags(["routeproof"]).timezone("utc")
     made = made.time("now-24h", "now").refresh("1m").readonly().tooltip(dashboard.DashboardCursorSync.CROSSHAIR)

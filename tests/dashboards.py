@@ -19,12 +19,13 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)[^}]*\})")
 
 @dataclass(frozen=True)
 class Asked:
-    """A query: of which dashboard and panel, and its expression as it is written."""
+    """A query: of which dashboard and panel, its expression as it is written, and whether it is about this moment."""
 
     dashboard: str
     panel: str
     ref: str
     expr: str
+    instant: bool = False
 
     def __str__(self) -> str:
         return f"{self.dashboard.removeprefix('routeproof-')}: {self.panel} ({self.ref})"
@@ -57,6 +58,6 @@ def asked() -> Iterator[Asked]:
     for name, dashboard in DASHBOARDS.items():
         for panel in panels(dashboard):
             for target in panel["targets"]:
-                yield Asked(name, panel["title"], target["refId"], target["expr"])
+                yield Asked(name, panel["title"], target["refId"], target["expr"], target["instant"])
         for mark in dashboard["annotations"].get("list", ()):
             yield Asked(name, mark["name"], "annotation", mark["expr"])
