@@ -175,6 +175,8 @@ async def test_the_head_says_what_is_not_well_and_what_is_muted(browser: Browser
             "as of 03:12:09 UTC, data 2 s old, 2 probers, none in eu, database ok, egress down in us"
             in head.replace("\n", " ")
         )
+        ill = await page.locator(".asof .ill").all_inner_texts()
+        assert ill == ["2 probers, none in eu", "egress down in us"]
         told = await page.locator(".notices").inner_text()
         for words in (
             "No prober of eu",
