@@ -80,9 +80,9 @@ async def test_the_list_has_all_changes_newest_first() -> None:
     answer = await get("/transitions")
     assert answer.status_code == 200
     assert lines(answer) == [
-        "acme/ alpha Broke native_tools default Works Timed out nothing known",
-        "acme/ be ta Broke native_tools default Works Timed out nothing known",
-        "acme/ alpha Works again native_tools default Works Timed out nothing known",
+        "acme/ alpha native_tools, from default Broke Works → Timed out nothing known",
+        "acme/ be ta native_tools, from default Broke Works → Timed out nothing known",
+        "acme/ alpha native_tools, from default Works again Works → Timed out nothing known",
     ]
     assert 'href="/routes/alpha#native_tools"' in answer.text
 
