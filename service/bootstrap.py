@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -95,6 +96,7 @@ async def serve(
             )
             if ready is not None:
                 ready()
+            gc.freeze()  # what is loaded stays: looking at it again in each collection holds up the loop for 70 ms
             await stop.wait()
             log.info("stopping", action="stopping")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import gzip
 import http.client
 import multiprocessing
@@ -79,6 +80,7 @@ def serve(pipe: Connection, cells: int) -> None:
 
     async def main() -> None:
         nonlocal worst, worst_cpu
+        gc.freeze()  # as the service does when it is up
         listener = socket.create_server(("127.0.0.1", 0))
         app = web_app(View(many(cells)))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
