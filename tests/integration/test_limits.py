@@ -217,7 +217,7 @@ class TestRequestsAMinute:
         ):
             busiest = max(bisect_right(times, time + 60) - place for place, time in enumerate(times))
             assert busiest <= most
-            assert busiest > most / 3  # and the limit is made use of
+            assert len(times) > most / 2  # and the limit is made use of
 
 
 class TestQuickReProbes:
