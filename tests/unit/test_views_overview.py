@@ -80,11 +80,11 @@ def test_a_muted_route_that_works_counts_as_working() -> None:
 
 
 def test_shares_and_first_tokens_of_the_last_day_are_shown_where_there_are_any() -> None:
-    day = Day({"a": (281, 287), "b": (0, 0)}, {"a": (None, 0.4)})
+    day = Day({"a": (281, 287), "b": (0, 0)}, {"a": (0.5, None, 0.4), "c": (None, 0.4)})
     a, b, c = lines(page(row("a", state=WORKS), row("b", state=WORKS), row("c", state=WORKS), day=day))
-    assert (a.share, a.first_tokens) == (views.Share("97.9 %", "281 of 287"), (None, 0.4))
+    assert (a.share, a.first_tokens) == (views.Share("97.9 %", "281 of 287"), (0.5, None, 0.4))
     assert (b.share, b.first_tokens, b.first_token) == (None, (), "420 ms")
-    assert c.share is None
+    assert (c.share, c.first_tokens, c.first_token) == (None, (), "420 ms")
 
 
 ROUTES = (

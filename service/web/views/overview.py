@@ -175,10 +175,15 @@ def _line(state: RouteState, now: datetime, read_at: datetime, day: Day) -> Rout
         since=since_of(lead, now),
         proof=moment(proven_at, now) if proven_at else None,
         first_token=timing(standing.time_to_first_token_s) if standing and lead.shown is not Shown.UNKNOWN else None,
-        first_tokens=tuple(day.first_tokens.get(state.route.id, ())),
+        first_tokens=_a_line(day.first_tokens.get(state.route.id, ())),
         share=_share(day.shares.get(state.route.id, (0, 0))),
         step=None if todo == NOTHING else first_step(todo),
     )
+
+
+def _a_line(medians: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Nothing of a single hour: one point is no line, and the newest time says as much."""
+    return tuple(medians) if len(medians) - medians.count(None) > 1 else ()
 
 
 def _share(counts: tuple[int, int]) -> Share | None:
