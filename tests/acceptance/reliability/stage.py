@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -44,6 +45,37 @@ def shorter(folder: Path, **constants: float) -> dict[str, str]:
         lines += [f"import {module}", f"assert hasattr({module}, {constant!r})", f"{module}.{constant} = {value!r}"]
     home = Path(tempfile.mkdtemp(dir=folder))
     (home / "sitecustomize.py").write_text(_SHORTER.format(root=str(ROOT), lines="\n".join(lines)))
+    return {"PYTHONPATH": str(home)}
+
+
+_SHIFTED = """
+import datetime, pathlib, time
+real, now, clock = datetime.datetime, time.time, pathlib.Path({clock!r})
+
+class Alike(type):
+    def __instancecheck__(cls, one):
+        return isinstance(one, real)
+
+class Shifted(real, metaclass=Alike):
+    @classmethod
+    def now(cls, tz=None):
+        return real.now(tz) + datetime.timedelta(seconds=float(clock.read_text()))
+
+time.time = lambda: now() + float(clock.read_text())
+import sys
+sys.path.insert(0, {root!r})
+import service.bootstrap, service.cli, apscheduler.triggers.date, apscheduler.triggers.interval
+for name, module in list(sys.modules.items()):
+    if name.startswith(("service", "apscheduler")) and getattr(module, "datetime", None) is real:
+        module.datetime = Shifted
+"""
+
+
+def shifted(folder: Path, clock: Path) -> dict[str, str]:
+    """Variables under which the service and its scheduler take the time of the day to be so many seconds later as the
+    file `clock` says, anew each time; clocks that measure spans go on as they are."""
+    home = Path(tempfile.mkdtemp(dir=folder))
+    (home / "sitecustomize.py").write_text(_SHIFTED.format(root=str(ROOT), clock=str(clock)))
     return {"PYTHONPATH": str(home)}
 
 
@@ -153,6 +185,7 @@ class Replica:
         if self.process is not None:
             self.process.popen.kill()
             self.process.popen.wait()
+            print(self.name, self.process.err[-3000:])  # for those who look at a failure
             self._running.__exit__(None, None, None)
             self.process = None
 
@@ -160,7 +193,9 @@ class Replica:
         await self.running.ready(self.port)
 
     async def metrics(self) -> dict[str, float]:
-        lines = (await get(self.port, "/metrics")).text.splitlines()
+        answer = await get(self.port, "/metrics")
+        assert answer.status_code == 200, self.running.err
+        lines = answer.text.splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
@@ -223,7 +258,7 @@ def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
     return [
         (one, other)
         for of_route in by_route(spans).values()
-        for one, other in zip(of_route, of_route[1:], strict=False)
+        for one, other in pairwise(of_route)
         if other.began < one.ended
     ]
 
@@ -308,7 +343,9 @@ def compare(server: Server, log: Iterable[Asked]) -> Stored:
     missing = twice = invented = 0
     worst = 0.0
     for route in times.keys() | ends.keys():
-        nearest = [min(((abs(at - end), n) for n, end in enumerate(ends[route])), default=(NEAR_S, 0)) for at in times[route]]
+        nearest = [
+            min(((abs(at - end), n) for n, end in enumerate(ends[route])), default=(NEAR_S, 0)) for at in times[route]
+        ]
         near = [n for distance, n in nearest if distance < NEAR_S]
         missing += len(ends[route]) - len(set(near))
         twice += len(near) - len(set(near))

@@ -22,22 +22,26 @@ async def test_the_configuration_loaded_last_is_followed_and_the_other_replica_s
         old = configure(homes[0], routes_to(peer, ["both", "only-old"]), "2s")
         new = configure(homes[1], routes_to(peer, ["both", "only-new"]), "2s")
         env = {"ROUTEPROOF_DATABASE_URL": server.address, **shorter(folder, service__bootstrap__POLL_S=0.3)}
-        with replicas(old, ["early"], env, folder) as (early,), replicas(new, ["late"], env, folder) as (late,):
+        with replicas(old, ["early"], env, folder) as (early,):
             await early.ready()
-            await until(lambda: peer.of("only-old"))
-            await late.ready()
-            await until(lambda: early.said("superseded"), within=20)
-            asked = len(peer.log)
-            await until(lambda: {a.route for a in peer.log[asked:]} == {"both", "only-new"})
-            await until(lambda: len(peer.log) > asked + 6)
-            assert {(a.key, a.route) for a in peer.log[asked:]} <= {("key-of-late", "both"), ("key-of-late", "only-new")}
-            assert "which isn&#39;t the active one" in (await early.page()).text
-            assert await hash_of(early) != await hash_of(late)
-            shutil.copy(new, old)
-            await until(lambda: early.said("config_reloaded"))
-            assert await hash_of(early) == await hash_of(late)
-            await until(lambda: "key-of-early" in {a.key for a in peer.log[asked:]})
-            assert "which isn&#39;t the active one" not in (await early.page()).text
+            await until(lambda: peer.of("only-old"), within=30)
+            with replicas(new, ["late"], env, folder) as (late,):
+                await late.ready()
+                await until(lambda: early.said("superseded"), within=30)
+                asked = len(peer.log)
+                await until(lambda: {a.route for a in peer.log[asked:]} == {"both", "only-new"})
+                await until(lambda: len(peer.log) > asked + 6)
+                assert {(a.key, a.route) for a in peer.log[asked:]} <= {
+                    ("key-of-late", "both"),
+                    ("key-of-late", "only-new"),
+                }
+                assert "which isn&#39;t the active one" in (await early.page()).text
+                assert await hash_of(early) != await hash_of(late)
+                shutil.copy(new, old)
+                await until(lambda: early.said("config_reloaded"))
+                assert await hash_of(early) == await hash_of(late)
+                await until(lambda: "key-of-early" in {a.key for a in peer.log[asked:]})
+                assert "which isn&#39;t the active one" not in (await early.page()).text
 
 
 async def test_what_a_changed_configuration_keeps_and_what_it_voids(server: Server, folder: Path) -> None:
@@ -45,9 +49,7 @@ async def test_what_a_changed_configuration_keeps_and_what_it_voids(server: Serv
     key = folder / "key"
     key.write_text("key-number-one")
     async with Peer() as peer:
-        kept, gone = routes_to(peer, ["kept", "gone"], id=None)
-        for route in (kept, gone):
-            del route["id"]
+        kept, gone = routes_to(peer, ["kept", "gone"])
         kept |= {"id": "kept", "api_key_file": str(key)}
         del kept["api_key_env"]
         config = configure(folder, [kept, gone], "1h")
