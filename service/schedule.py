@@ -34,6 +34,7 @@ LONGEST_SLEEP_S = 5.0
 RETENTION = timedelta(days=30)
 """How long verdicts are kept one by one."""
 TRANSITIONS_KEPT = timedelta(days=400)
+HOUSEKEEPING_S = 3600.0
 STUCK_S = 60.0
 GIVE_BACK_LIMIT_S = 5.0
 JOB_LIMIT_S = 300.0
@@ -165,7 +166,7 @@ class Schedule:
             (
                 Job("sign_of_life", 5.0, self._tell),
                 Job("roll_up", 120.0, self._roll_up),
-                Job("housekeeping", 3600.0, self._housekeeping),
+                Job("housekeeping", HOUSEKEEPING_S, self._housekeeping),
                 Job("adopt", 60.0, saver.adopt),
                 *extra,
             ),
