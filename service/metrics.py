@@ -406,7 +406,7 @@ def _locations(snapshot: Snapshot, now: datetime) -> Iterable[str]:
         if row.last is not None:
             newest[location] = max(row.last.observed_at, newest.get(location, row.last.observed_at))
         if row.next_due_at is not None:
-            due[location] = min(row.next_due_at, due.get(location, row.next_due_at))
+            due[location] = min(row.next_due_at, due.get(location, now))
     return (
         _family(
             "routeproof_location_last_verdict_timestamp_seconds",
@@ -418,7 +418,7 @@ def _locations(snapshot: Snapshot, now: datetime) -> Iterable[str]:
             "routeproof_location_oldest_due_seconds",
             "gauge",
             "For how long the longest waiting cell has been due; 0 when none waits.",
-            _by_location((location, max(0.0, (now - at).total_seconds())) for location, at in due.items()),
+            _by_location((location, (now - due.get(location, now)).total_seconds()) for location in cells),
         ),
         _family(
             "routeproof_location_cells",

@@ -182,7 +182,7 @@ class CellRow:
 
     `standing` is the newest verdict under the cell's fingerprint that isn't unproven, `last` the newest of all;
     `state_since` is when the run of standing verdicts with this outcome began. `counts` and the tokens are totals since
-    the cell exists.
+    the cell exists. `next_due_at` is None while the cell is being asked.
     """
 
     cell_id: int

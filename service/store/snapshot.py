@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import UTC, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Text, and_, cast, func, select, true
+from sqlalchemy import Row, Text, and_, case, cast, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Cell, CellRow, Confirmed, Outcome, RouteRow, Snapshot
@@ -31,7 +31,10 @@ _CELLS = (
         cast(latest.c.standing, Text).label("standing"),
         cast(latest.c.last, Text).label("last"),
         cast(latest.c.confirmed, Text).label("confirmed"),
-        func.greatest(schedule.c.next_due_at, waits.c.until).label("next_due_at"),
+        case(
+            (schedule.c.leased_until > func.statement_timestamp(), None),
+            else_=func.greatest(schedule.c.next_due_at, waits.c.until),
+        ).label("next_due_at"),
     )
     .join_from(cells, routes, routes.c.id == cells.c.route_id)
     .join(latest, latest.c.cell_id == cells.c.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -14,6 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from service.model import (
     AskedNow,
     Cell,
+    Change,
+    ChangeKind,
     Claim,
     Hour,
     Limit,
@@ -48,6 +51,7 @@ from service.store.rows import without_details
 
 _DROP_TRIES = 3
 _SILENT_FOR = timedelta(days=1)
+_FOR_THE_WORSE = frozenset({ChangeKind.REGRESSION, ChangeKind.FLAPPING, ChangeKind.BROKEN})
 _REFUSALS = (StatementError, ValueError, TypeError)  # the driver raises the latter two as they are
 
 _log = structlog.get_logger(__name__)
@@ -317,6 +321,14 @@ class Store:
         async with self._engine.begin() as connection:
             applied = await verdicts.apply(connection, finished)
         self.leases_lost += applied.leases_lost
+        if applied.strays:
+            _log.error(
+                "Verdicts are void: this database doesn't have their cells.",
+                action="verdicts_stray",
+                verdicts=applied.strays,
+            )
+        for one in applied.announced:
+            _tell(one.claim, one.change)
         return set(applied.ids)
 
     async def _apply_one(self, claimed: Claim, verdict: Verdict) -> set[UUID]:
@@ -355,6 +367,21 @@ class Store:
                 if not isinstance(error.orig, psycopg.errors.LockNotAvailable):
                     raise
         return False
+
+
+def _tell(claim: Claim, change: Change) -> None:
+    before = change.before
+    _log.log(
+        logging.WARNING if change.kind in _FOR_THE_WORSE else logging.INFO,
+        "A confirmed state changed.",
+        action="state_changed",
+        route=claim.route_id,
+        contract=claim.contract,
+        location=claim.location,
+        kind=change.kind.value,
+        from_status=before.status if before else None,
+        to_status=change.after.status,
+    )
 
 
 def _given(**values: str | None) -> dict[str, str]:

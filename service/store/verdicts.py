@@ -41,11 +41,22 @@ Finished = tuple[Claim, Verdict]
 
 
 @dataclass(frozen=True)
+class Announced:
+    """A change of a required cell's confirmed state that people are told of."""
+
+    claim: Claim
+    change: Change
+
+
+@dataclass(frozen=True)
 class Applied:
-    """The verdicts that were stored, and how many were void: made after a lease that was no longer theirs."""
+    """The verdicts that were stored, what they changed, and how many were void: made after a lease that was no longer
+    theirs, or `strays` of cells that this database doesn't have."""
 
     ids: frozenset[UUID]
     leases_lost: int
+    strays: int = 0
+    announced: tuple[Announced, ...] = ()
 
 
 async def apply(connection: AsyncConnection, finished: Sequence[Finished]) -> Applied:
@@ -55,16 +66,26 @@ async def apply(connection: AsyncConnection, finished: Sequence[Finished]) -> Ap
     only while nobody else has taken the cell over: a prober that slept tells nothing of the route.
     """
     once = {verdict.id: (claim, verdict) for claim, verdict in finished}
-    finished = sorted(once.values(), key=lambda one: one[1].observed_at)
-    held = await _lock_schedule(connection, [claim for claim, _ in finished])
+    rows = await _lock_schedule(connection, [claim for claim, _ in finished])
+    # A database that was made anew, or lost its last seconds, may not have a cell, or another one under its number.
+    known = [(claim, verdict) for claim, verdict in once.values() if _is_of(claim, rows.get(claim.cell_id))]
+    finished = sorted(known, key=lambda one: one[1].observed_at)
+    held = {row.lease_id: row for row in rows.values() if row.lease_id in {claim.lease_id for claim, _ in finished}}
     void = [one for one in finished if not _counts(*one, held)]
     counting = [one for one in finished if _counts(*one, held)]
     stored = await _insert(connection, counting)
     new = [(claim, verdict) for claim, verdict in counting if verdict.id in stored]
-    if new:
-        await _follow(connection, new, held)
+    announced = await _follow(connection, new, held) if new else ()
     lost = len(void) - await _count_stored(connection, [verdict for _, verdict in void])
-    return Applied(stored, lost)
+    return Applied(stored, lost, len(once) - len(known), announced)
+
+
+def _is_of(claim: Claim, row: Row[Any] | None) -> bool:
+    return row is not None and (row.route_id, row.contract, row.location) == (
+        claim.route_id,
+        claim.contract,
+        claim.location,
+    )
 
 
 def _counts(claim: Claim, verdict: Verdict, held: Mapping[UUID, Row[Any]]) -> bool:
@@ -79,7 +100,9 @@ async def _insert(connection: AsyncConnection, finished: Sequence[Finished]) -> 
     return frozenset((await connection.scalars(put, rows)).all())
 
 
-async def _follow(connection: AsyncConnection, new: Sequence[Finished], held: Mapping[UUID, Row[Any]]) -> None:
+async def _follow(
+    connection: AsyncConnection, new: Sequence[Finished], held: Mapping[UUID, Row[Any]]
+) -> tuple[Announced, ...]:
     # Read after the lock and in a statement of its own: a reload that came in between is seen.
     current = (
         select(
@@ -113,6 +136,11 @@ async def _follow(connection: AsyncConnection, new: Sequence[Finished], held: Ma
         await connection.execute(
             _UPDATE_SCHEDULE, [_schedule_values(step, held[step.claim.lease_id], used, stopped) for step in holding]
         )
+    return tuple(
+        Announced(step.claim, step.change)
+        for step in steps
+        if step.row.required and step.change is not None and step.change.announced
+    )
 
 
 @dataclass(frozen=True)
@@ -253,16 +281,16 @@ async def by_ids(connection: AsyncConnection, ids: Sequence[UUID]) -> list[Store
     return [stored_verdict(row) for row in await connection.execute(select(verdicts).where(verdicts.c.id.in_(ids)))]
 
 
-async def _lock_schedule(connection: AsyncConnection, claims: Sequence[Claim]) -> dict[UUID, Row[Any]]:
-    """The schedule rows by the lease that holds each, locked in one order everywhere."""
+async def _lock_schedule(connection: AsyncConnection, claims: Sequence[Claim]) -> dict[int, Row[Any]]:
+    """The schedule rows by cell, with what names the cell, locked in one order everywhere."""
     found = await connection.execute(
-        select(schedule)
+        select(schedule, cells.c.route_id, cells.c.contract, cells.c.location)
+        .join_from(schedule, cells, cells.c.id == schedule.c.cell_id)
         .where(schedule.c.cell_id.in_([claim.cell_id for claim in claims]))
         .order_by(schedule.c.cell_id)
-        .with_for_update()
+        .with_for_update(of=schedule)
     )
-    mine = {claim.lease_id for claim in claims}
-    return {row.lease_id: row for row in found if row.lease_id in mine}
+    return {row.cell_id: row for row in found}
 
 
 async def _count_stored(connection: AsyncConnection, candidates: Sequence[Verdict]) -> int:
