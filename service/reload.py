@@ -54,34 +54,40 @@ class Reload:
             await self._poll_secrets()
 
     async def _poll_file(self) -> None:
+        found = ""
         try:
             found = content_hash(await asyncio.to_thread(read_content, self._path))
             if not self._forced and found in (self._config.hash, self._refused):
+                self._settle(found)
                 return
             config = await asyncio.to_thread(load, self._path, os.environ, serving=True)
         except ConfigError as error:
-            self._refuse(error)
+            self._refuse(error, found)
             return
+        fixed = changes_needing_restart(self._config, config)
+        await self._apply(_with_fixed(config, self._config))
         for warning in config.warnings:
             log.warning(warning, action="config_warning")
-        if fixed := changes_needing_restart(self._config, config):
+        if fixed:
             log.warning(
                 "these settings are taken up at the next start only", action="config_needs_restart", settings=fixed
             )
-        await self._apply(_with_fixed(config, self._config))
         self._config, self._refused, self._forced = config, None, False
         self._metrics.config_reloaded(successful=True)
         log.info("took up the configuration", action="config_reloaded", hash=config.hash, routes=len(config.routes))
 
-    def _refuse(self, error: ConfigError) -> None:
-        """Said once for each content of the file."""
-        self._forced = False
-        try:
-            self._refused = content_hash(read_content(self._path))
-        except ConfigError:
-            if self._refused == "":
-                return
-            self._refused = ""
+    def _settle(self, found: str) -> None:
+        """A file with mistakes may have become again what is in use."""
+        if found == self._config.hash and self._refused is not None:
+            self._refused = None
+            self._metrics.config_reloaded(successful=True)
+            log.info("the configuration is again the one in use", action="config_restored", hash=found)
+
+    def _refuse(self, error: ConfigError, found: str) -> None:
+        """Said once for each content of the file; an empty hash: it can't be read."""
+        said, self._refused, self._forced = self._refused == found and not self._forced, found, False
+        if said:
+            return
         self._metrics.config_reloaded(successful=False)
         log.error("the configuration has mistakes and changes nothing", action="config_refused", mistakes=str(error))
 

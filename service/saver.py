@@ -66,7 +66,7 @@ class Saver:
 
     async def save_rest(self) -> None:
         """Save what is left, or leave it on disk for the next process."""
-        self._take(self._finished.qsize() + len(self._held))
+        self._take_all()
         while self._held and await self._save(LAST_LIMIT_S):
             pass
         left = len(self._held) - len(self._spooled)
@@ -78,13 +78,16 @@ class Saver:
         while len(self._held) < most and not self._finished.empty():
             self._held.append(self._finished.get_nowait())
 
+    def _take_all(self) -> None:
+        self._take(len(self._held) + self._finished.qsize())
+
     async def _save(self, limit_s: float) -> bool:
         """Save the oldest of what is held. When that takes long or fails, all of it goes to disk."""
         batch = self._held[:BATCH]
         saving = asyncio.create_task(self._save_batch(batch, limit_s))
         try:
-            await asyncio.wait({saving}, timeout=PATIENCE_S)
-            if not saving.done():
+            while not (await asyncio.wait({saving}, timeout=PATIENCE_S))[0]:
+                self._take_all()  # what has ended meanwhile too
                 await self._keep()
             saved = await saving
         except asyncio.CancelledError:
@@ -92,7 +95,7 @@ class Saver:
             await asyncio.gather(saving, return_exceptions=True)
             raise
         if not saved:
-            self._take(len(self._held) + self._finished.qsize())
+            self._take_all()
             await self._keep()
             return False
         del self._held[: len(batch)]
