@@ -25,7 +25,7 @@ import uvloop
 from service.clock import suspended_clock
 from service.config import Config, cells, route_rows
 from service.contracts import CONTRACTS
-from service.database import open_database, upgrade
+from service.database import DatabaseUnavailable, open_database, upgrade
 from service.metrics import ProcessMetrics
 from service.probe import Prober
 from service.reload import POLL_S, Reload
@@ -42,6 +42,7 @@ from service.web.last_day import LastDay
 DRAIN_S = 20.0
 """How long probes under way may take to end when the service stops."""
 LAG_S = 10.0
+START_PATIENCE_S = 60.0
 VERSION = version("routeproof")
 _SLOW_READER_S = 3
 
@@ -128,7 +129,7 @@ class _Service:
             clockwork = Clockwork(self._metrics, tuple(jobs))
             clockwork.start()
             stack.callback(clockwork.stop)
-        await self._take_up(self._config)
+        await self._take_up_first(self._config)
         self._metrics.config_reloaded(successful=True)
         if self._schedule is not None:
             self._schedule.start()
@@ -160,6 +161,18 @@ class _Service:
         self._schedule = Schedule(
             self._store, self._prober, saver, settings.location, self._metrics, VERSION, extra=jobs
         )
+
+    async def _take_up_first(self, config: Config) -> None:
+        """Other replicas that start at the same moment come first: each waits for the one before it."""
+        give_up_at = suspended_clock() + START_PATIENCE_S
+        while True:
+            try:
+                return await self._take_up(config)
+            except DATABASE_ERRORS as error:
+                if suspended_clock() > give_up_at:
+                    raise DatabaseUnavailable("The database doesn't take the configuration.") from error
+                log.warning("could not store the configuration", action="start_delayed", error=type(error).__name__)
+                await asyncio.sleep(1)
 
     async def _take_up(self, config: Config) -> None:
         """Store first, then change over: a database that is away changes nothing."""
