@@ -56,6 +56,7 @@ PAGES = {
     "route": (TROUBLED, OPEN, "/routes/qwen3-235b-a22b-instruct-2507"),
     "away": (View(MIXED, age_s=400, database_up=False), OPEN, "/"),
     "login": (TROUBLED, LOCKED, "/login"),
+    "changes": (TROUBLED, OPEN, "/transitions"),
     "nothing found": (TROUBLED, OPEN, "/?q=nothing&outcome=splendid"),
     "many": (FLEET, OPEN, "/?size=25"),
     "public": (TROUBLED, LOCKED, "/"),
@@ -63,7 +64,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(("width", "scheme", "pages"), [(320, "light", list(PAGES)), (1280, "dark", list(PAGES)[:4])])
+@pytest.mark.parametrize(("width", "scheme", "pages"), [(320, "light", list(PAGES)), (1280, "dark", list(PAGES)[:5])])
 async def test_axe_finds_no_violation(browser: Browser, width: int, scheme: str, pages: list[str]) -> None:
     for name in pages:
         view, access, path = PAGES[name]
