@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Outcome, Span, StoredVerdict
@@ -37,57 +38,73 @@ async def spans(
 
     Whole hours are read from the hourly sums, and reach back as far as these; anything else from the verdicts.
     """
-    statement = _FROM_HOURS if width % HOUR == timedelta(0) else _FROM_VERDICTS
+    whole_hours = width % HOUR == timedelta(0)
     asked = {"route": route_id, "contract": contract, "since": since, "until": until, "width": width}
-    return [_span(row, since, width) for row in (await connection.execute(statement, asked)).mappings()]
+    if whole_hours:
+        return [_of_hours(row._mapping) for row in await connection.execute(_FROM_HOURS, asked)]
+    return _of_verdicts((await connection.execute(_FROM_VERDICTS, asked)).all())
 
 
-def _span(row: Mapping[Any, Any], since: datetime, width: timedelta) -> Span:
+def _of_hours(row: Mapping[Any, Any]) -> Span:
     return Span(
-        start=since + row["place"] * width,
+        start=row["start"],
         counts={outcome: row[outcome.value] for outcome in Outcome},
         first_token=tuple(row["first_token"]),
         duration=tuple(row["duration"]),
     )
 
 
-def _counted(column: str) -> str:
-    """How many verdicts are in each bucket, as an array."""
-    parts = []
-    for low, high in pairwise((None, *SECONDS, None)):
-        bounds = [f"{column} IS NOT NULL"]
-        bounds += [f"{column} > {low}"] if low is not None else []
-        bounds += [f"{column} <= {high}"] if high is not None else []
-        parts.append(f"count(*) FILTER (WHERE {' AND '.join(bounds)})")
-    return f"ARRAY[{', '.join(parts)}]"
+def _of_verdicts(rows: Sequence[Row[Any]]) -> list[Span]:
+    """Each row says how many verdicts of a span have this outcome and these two buckets; buckets count from the last,
+    and None wasn't measured."""
+    found = []
+    for start, group in groupby(rows, key=lambda row: row.start):
+        counts: Counter[Outcome] = Counter()
+        buckets = [0] * _BUCKETS, [0] * _BUCKETS
+        for row in group:
+            counts[Outcome(row.outcome)] += row.n
+            for counted, bucket in zip(buckets, (row.first_token, row.duration), strict=True):
+                if bucket is not None:
+                    counted[len(SECONDS) - bucket] += row.n
+        found.append(Span(start, counts, *map(tuple, buckets)))
+    return found
+
+
+_BUCKETS = len(SECONDS) + 1
+
+
+def _bucket(column: str) -> str:
+    """How many bounds a time doesn't exceed. Negated, since a bucket has its upper bound and not its lower one."""
+    return f"width_bucket(-{column}, ARRAY[{', '.join(f'-{bound}' for bound in reversed(SECONDS))}]::float8[])"
 
 
 def _added(column: str) -> str:
-    return f"ARRAY[{', '.join(f'sum({column}[{n}])' for n in range(1, len(SECONDS) + 2))}]::bigint[]"
+    return f"ARRAY[{', '.join(f'sum({column}[{n}])' for n in range(1, _BUCKETS + 1))}]::bigint[]"
 
 
-def _place(column: str) -> str:
-    return f"floor(extract(epoch FROM {column} - :since) / extract(epoch FROM CAST(:width AS interval)))::int"
-
-
-# One range of the index for each cell; the times are named so that only the days in question are looked into.
-_CELLS = "(SELECT id FROM cells WHERE route_id = :route AND contract = :contract)"
+# Cell by cell, so that the index is used, and with the times named, so that only the days in question are looked into.
 _FROM_VERDICTS = text(
     f"""
-    SELECT {_place("observed_at")} AS place,
-           {", ".join(f"count(*) FILTER (WHERE outcome = '{name}') AS {name}" for name in OUTCOMES)},
-           {_counted("time_to_first_token_s")} AS first_token, {_counted("duration_s")} AS duration
-    FROM verdicts
-    WHERE cell_id IN {_CELLS} AND observed_at >= :since AND observed_at < :until
-    GROUP BY place ORDER BY place
+    SELECT date_bin(:width, observed_at, :since) AS start, outcome, {_bucket("time_to_first_token_s")} AS first_token,
+           {_bucket("duration_s")} AS duration, count(*) AS n
+    FROM cells c CROSS JOIN LATERAL (
+      SELECT observed_at, outcome, time_to_first_token_s, duration_s FROM verdicts v
+      WHERE v.cell_id = c.id AND v.observed_at >= :since AND v.observed_at < :until
+      ORDER BY v.observed_at DESC OFFSET 0
+    ) seen
+    WHERE c.route_id = :route AND c.contract = :contract
+    GROUP BY 1, 2, 3, 4 ORDER BY 1
     """  # noqa: S608 - of our own words
 )
 _FROM_HOURS = text(
     f"""
-    SELECT {_place("hour")} AS place, {", ".join(f"sum({name})::bigint AS {name}" for name in OUTCOMES)},
+    SELECT date_bin(:width, hour, :since) AS start, {", ".join(f"sum({name})::bigint AS {name}" for name in OUTCOMES)},
            {_added("first_token")} AS first_token, {_added("duration")} AS duration
-    FROM hourly
-    WHERE cell_id IN {_CELLS} AND hour >= :since AND hour < :until
-    GROUP BY place ORDER BY place
+    FROM cells c CROSS JOIN LATERAL (
+      SELECT * FROM hourly h WHERE h.cell_id = c.id AND h.hour >= :since AND h.hour < :until
+      ORDER BY h.hour DESC OFFSET 0
+    ) summed
+    WHERE c.route_id = :route AND c.contract = :contract
+    GROUP BY 1 ORDER BY 1
     """  # noqa: S608 - of our own words
 )

@@ -17,7 +17,7 @@ from service.web.door import viewer_of
 from service.web.kept import unless_known
 from service.web.parts import Parts
 from service.web.views import transitions
-from service.web.views.transitions import KINDS, Asked
+from service.web.views.transitions import Asked
 
 PAGE = 50
 FEED = 100
@@ -78,10 +78,8 @@ async def _feed(parts: Parts, request: Request, asked: Asked, path: str) -> Resp
 
 
 async def _read(parts: Parts, asked: Asked, limit: int) -> Sequence[Transition]:
-    """Newest first. What can't be isn't asked for."""
+    """Newest first."""
     before = params.before_transition(asked.cursor) if asked.cursor else None
-    if asked.kind and asked.kind not in KINDS:
-        return []
     return await parts.store.transition_page(
         route_id=asked.route or None,
         provider=asked.provider or None,
