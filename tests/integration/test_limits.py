@@ -173,7 +173,7 @@ class TestRequestsAMinute:
         await oldest_first(world, "dear", *(f"r{number}" for number in range(3, 20)))
         assert "dear" in [claim.route_id for claim in await world.store.claim(HERE, HASH, 99)]
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(2))
     async def test_no_sixty_seconds_hold_more_requests_than_the_limit_and_no_moment_more_probes(
         self, world: World, seed: int
     ) -> None:
@@ -189,7 +189,7 @@ class TestRequestsAMinute:
         clock, begun = 0.0, datetime.now(UTC)
         running: dict[UUID, tuple[Claim, float, list[float]]] = {}
         sent: list[tuple[float, str]] = []
-        for _ in range(50):
+        for _ in range(40):
             passed = chance.uniform(0, 20)
             await world.pass_time(timedelta(seconds=passed))
             clock += passed

@@ -144,7 +144,7 @@ async def test_what_is_paused_takes_neither_limit_nor_budget(world: World) -> No
     cells: list[Cell] = [cell(name, provider="acme") for name in ("alpha", "beta")]
     await world.sync(*cells, limits=[Limit("provider", "acme", 1)], requests_per_day=1)
     await pause(world)
-    await world.sql("UPDATE schedule SET next_due_at = now() - cell_id * interval '1 s'")
+    await world.sql("UPDATE schedule SET next_due_at = now() - interval '1 minute' + cell_id * interval '1 s'")
     found: dict[str, Any] = {}
     for _ in cells:
         found |= {claim.route_id: claim.unsent for claim in await world.store.claim(HERE, HASH, 9)}
