@@ -42,6 +42,8 @@ from service.web.last_day import LastDay
 DRAIN_S = 20.0
 """How long probes under way may take to end when the service stops."""
 LAG_S = 10.0
+STALLED_S = 10.0
+"""Lateness of the event loop from which `/livez` says so, for a minute."""
 START_PATIENCE_S = 60.0
 VERSION = version("routeproof")
 _SLOW_READER_S = 3
@@ -111,6 +113,7 @@ class _Service:
         self._metrics = metrics
         self._prober: Prober | None = None
         self._schedule: Schedule | None = None
+        self._clockwork: Clockwork | None = None
 
     async def start(
         self, stack: AsyncExitStack, listener: socket.socket | None, *, probes: bool, path: Path | None
@@ -126,9 +129,9 @@ class _Service:
         if probes:
             await self._start_probing(stack, lag, tuple(jobs))
         else:
-            clockwork = Clockwork(self._metrics, tuple(jobs))
-            clockwork.start()
-            stack.callback(clockwork.stop)
+            self._clockwork = Clockwork(self._metrics, tuple(jobs))
+            self._clockwork.start()
+            stack.callback(self._clockwork.stop)
         await self._take_up_first(self._config)
         self._metrics.config_reloaded(successful=True)
         if self._schedule is not None:
@@ -137,16 +140,16 @@ class _Service:
         if listener is not None:
             last_day = LastDay(self._store, DATABASE_ERRORS)
             stack.push_async_callback(last_day.close)
-            await _start_web(stack, self._app(board, last_day), listener)
+            await _start_web(stack, self._app(board, last_day, lag), listener)
 
-    def _app(self, board: Board, last_day: LastDay) -> Any:
+    def _app(self, board: Board, last_day: LastDay, lag: LoopLag) -> Any:
         return create_app(
             board,
             self._store,
             self._metrics,
             access=lambda: Access.of(self._config.service),
             because=because_by_rule(),
-            faults=self._schedule.faults if self._schedule else list,
+            faults=partial(self._faults, lag),
             unavailable=DATABASE_ERRORS,
             last_day=last_day.get,
             routes=lambda: {route.id: route for route in self._config.routes},
@@ -188,6 +191,13 @@ class _Service:
 
     async def _rotated(self, route_ids: Sequence[str]) -> None:
         await self._store.hurry(self._config.service.location, route_ids, timedelta(seconds=2 * POLL_S))
+
+    def _faults(self, lag: LoopLag) -> list[str]:
+        """What keeps this process from its work, for `/livez`."""
+        found = [fault for part in (self._schedule, self._clockwork) if part is not None for fault in part.faults()]
+        if (late := lag.worst_since(suspended_clock() - 60.0)) > STALLED_S:
+            found.append(f"the event loop was late by {late:.0f} s within the last minute")
+        return found
 
     async def _note_lag(self, lag: LoopLag) -> None:
         self._metrics.loop_lag(lag.worst_since(suspended_clock() - 60.0))
@@ -242,7 +252,7 @@ def _hangup(reload: Reload) -> Iterator[None]:
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, _nothing)
 
 
 @contextlib.contextmanager
@@ -250,11 +260,16 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, _nothing)  # it would end us while we start and stop
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
+
+
+def _nothing() -> None:
+    """What a hangup does while there is nothing to take up."""
 
 
 def because_by_rule() -> Mapping[str, str]:

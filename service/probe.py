@@ -81,6 +81,7 @@ class Prober:
         ca_file: str | None = None,
     ) -> None:
         """What is configured now: all routes, and the URLs of the egress check with the way to them."""
+        self._transport.begin_anew()
         self._egress.watch(routes, egress_check, proxy, ca_file)
 
     @property
@@ -119,7 +120,7 @@ class Prober:
             exchanges: list[Exchange] = []
             circumstances = Circumstances(unsent="credential_missing")
         else:
-            exchanges, out_of_time = await self._climb(route, CONTRACTS[contract], credentials)
+            exchanges, out_of_time = await self._climb(route, CONTRACTS[contract], credentials, since)
             circumstances = Circumstances(
                 unsent=None if exchanges else "not_in_dialect",
                 out_of_time=out_of_time,
@@ -127,17 +128,21 @@ class Prober:
             )
         return self._conclude(route, contract, exchanges, circumstances, redactor, started, since.later())
 
-    async def _climb(self, route: Route, contract: Contract, credentials: Credentials) -> tuple[list[Exchange], bool]:
+    async def _climb(
+        self, route: Route, contract: Contract, credentials: Credentials, since: Moment
+    ) -> tuple[list[Exchange], bool]:
         """The exchanges, and whether time ran out before the ladder's end. No request starts that could not end
-        within the probe's bound."""
+        within the probe's bound, which runs from the claim: the lease does."""
         nonce = "".join(secrets.choice(_NONCE_LETTERS) for _ in range(6))
         deadline = route.deadline.total_seconds()
-        bound = suspended_clock() + BOUND * deadline
+        bound = since.reading + BOUND * deadline
         exchanges: list[Exchange] = []
         while (ask := contract.next_ask(route, nonce, exchanges)) is not None:
             if ask.mixed and not DIALECTS[route.dialect].mixes_results:
                 return exchanges, False
             if suspended_clock() + deadline > bound + _PAUSE_S[1]:
+                if not exchanges:
+                    raise TimeoutError("the time for this probe was over before anything was sent")
                 return exchanges, True
             exchanges.append(await self._send(route, ask, credentials))
         return exchanges, False

@@ -37,6 +37,12 @@ class Saver:
         self._finished: asyncio.Queue[Item] = asyncio.Queue()
         self._held: list[Item] = []  # taken from the queue, not saved yet
         self._spooled: set[UUID] = set()
+        self._batch = BATCH  # fewer at once while the database is too slow for that
+
+    @property
+    def unsaved(self) -> int:
+        """Verdicts that are finished and not in the database."""
+        return self._finished.qsize() + len(self._held)
 
     @property
     def spooled(self) -> int:
@@ -83,7 +89,7 @@ class Saver:
 
     async def _save(self, limit_s: float) -> bool:
         """Save the oldest of what is held. When that takes long or fails, all of it goes to disk."""
-        batch = self._held[:BATCH]
+        batch = self._held[: self._batch]
         saving = asyncio.create_task(self._save_batch(batch, limit_s))
         try:
             while not (await asyncio.wait({saving}, timeout=PATIENCE_S))[0]:
@@ -94,6 +100,7 @@ class Saver:
             saving.cancel()
             await asyncio.gather(saving, return_exceptions=True)
             raise
+        self._batch = min(BATCH, 2 * self._batch) if saved else max(1, self._batch // 2)
         if not saved:
             self._take_all()
             await self._keep()

@@ -31,6 +31,8 @@ from service.store.errors import DATABASE_ERRORS
 SLOTS = 256
 """Probes under way at once in one process."""
 LONGEST_SLEEP_S = 5.0
+MOST_UNSAVED = 4096
+"""Finished verdicts that wait for the database; beyond it nothing more is asked."""
 RETENTION = timedelta(days=30)
 """How long verdicts are kept one by one."""
 TRANSITIONS_KEPT = timedelta(days=400)
@@ -57,7 +59,7 @@ class Job:
 
     @property
     def overdue_after(self) -> float:
-        """Seconds without success after which something is wrong."""
+        """Seconds without an end of it after which something is wrong."""
         return 3 * self.every + JOB_LIMIT_S
 
 
@@ -114,9 +116,11 @@ class Clockwork:
 
     async def _do(self, job: Job) -> None:
         try:
-            async with asyncio.timeout(JOB_LIMIT_S):  # a run that hung would be the last one
+            async with asyncio.timeout(JOB_LIMIT_S) as limit:  # a run that hung would be the last one
                 await job.work()
         except DATABASE_ERRORS as error:
+            if not limit.expired():  # it came to its end: a database that is away isn't cured by a restart of ours
+                self._done_at[job.name] = suspended_clock()
             self._metrics.database_error()
             log.warning("a job failed", action="job_failed", job=job.name, error=type(error).__name__)
         else:
@@ -270,17 +274,17 @@ class Schedule:
     async def _claim_and_start(self) -> float:
         """Claim what fits and start it. Returns the seconds until there may be more to claim."""
         free = self._slots - len(self._running)
-        if free <= 0 or self._draining:
+        if free <= 0 or self._draining or self._saver.unsaved >= MOST_UNSAVED:
             return LONGEST_SLEEP_S
-        expired_before = self._store.leases_expired
+        expired_before, asked = self._store.leases_expired, suspended_clock()
         claims = await self._store.claim(self._location, self._config_hash, free)
         if taken_over := self._store.leases_expired - expired_before:
             self._metrics.leases_expired(taken_over)
             log.warning("took over cells whose prober did not come back", action="lease_expired", cells=taken_over)
         since = suspended_clock()
-        if self._draining:  # it began while we waited for the database
+        if self._draining or since - asked > STUCK_S / 2:  # it began, or we slept, while we waited for the database
             await self._store.release(claims)
-            return LONGEST_SLEEP_S
+            return _HELD_UP_S
         for claim in claims:
             self._begin(claim, Moment(claim.claimed_at, since))
         if len(claims) == free:
@@ -361,19 +365,22 @@ class Schedule:
             self._wake_in(0)
 
     async def _tell(self) -> None:
+        told = self._config_hash
         active = await self._store.tell(
             Sign(
                 id=self._id,
                 location=self._location,
                 probes=True,
-                config_hash=self._config_hash,
+                config_hash=told,
                 version=self._version,
                 superseded=self._superseded,
                 egress_up=self._prober.egress_up,
                 spooled=self._saver.spooled,
             )
         )
-        superseded = active is not None and active != self._config_hash
+        if told != self._config_hash:  # a reload came in between, and the answer is about the time before it
+            return
+        superseded = active is not None and active != told
         if superseded and not self._superseded:
             log.error(
                 "another configuration is active in this location: this process stops claiming",

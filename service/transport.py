@@ -121,6 +121,12 @@ class Transport:
             await client.aclose()
         self._clients.clear()
 
+    def begin_anew(self) -> None:
+        """Another configuration holds: forget the clients of routes that may be gone, and what files of authorities
+        held. Requests under way end as they began; no client keeps a connection."""
+        self._clients.clear()
+        self._contexts.clear()
+
     async def send(self, route: Route, ask: Ask, credentials: Credentials) -> Exchange:
         """Send one ask and read its answer. A route that fails is a result; `asyncio.CancelledError` passes."""
         dialect = DIALECTS[route.dialect]

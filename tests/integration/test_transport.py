@@ -693,3 +693,13 @@ async def test_chunked_framing_that_breaks_behind_the_end_breaks_nothing() -> No
 async def test_a_gzip_label_on_a_plain_stream() -> None:
     exchange = await answered(answering(HEAD + b"content-encoding: gzip\r\nconnection: close\r\n\r\n", CALL, FINISH))
     assert (exchange.body, see(exchange)) == (Body.UNREADABLE, Seen.BROKEN)
+
+
+async def test_another_configuration_forgets_the_clients_of_routes_that_may_be_gone() -> None:
+    async with Transport() as transport:
+        for number in range(3):
+            await transport.connects(replace(ROUTE, id=f"r{number}", proxy="http://user:secret@127.0.0.1:1"), 0.2)
+        assert len(transport._clients) == 3
+        Prober(transport, "here").watch([ROUTE])
+        assert (transport._clients, transport._contexts) == ({}, {})
+        assert await transport.connects(ROUTE, 0.2) is False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
 import pytest
 
 from service.model import Credentials, Status
-from service.probe import Moment, Prober
+from service.probe import BOUND, Moment, ProbeFault, Prober
 from service.transport import Transport
 from tests.exchanges import ROUTE
 
@@ -41,3 +42,11 @@ async def test_a_missing_credential_sends_nothing() -> None:
     async with Transport() as transport:
         probed = await Prober(transport, "here").probe(ROUTE, "native_tools", credentials, Moment.now())
     assert (probed.verdict.status, probed.verdict.reason) == (Status.NOT_SENT, "credential_missing")
+
+
+async def test_a_prober_that_slept_through_its_lease_sends_nothing() -> None:
+    route = replace(ROUTE, deadline=timedelta(seconds=60))
+    slept = Moment(datetime(2020, 1, 1, tzinfo=UTC), Moment.now().reading - BOUND * 60)
+    async with Transport() as transport:
+        with pytest.raises(ProbeFault, match="over before anything was sent"):
+            await Prober(transport, "here").probe(route, "native_tools", Credentials(), slept)

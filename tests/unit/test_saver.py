@@ -94,3 +94,24 @@ async def test_what_cant_be_saved_is_on_disk_until_it_can(spool: Spool, monkeypa
     assert table.saved == [one.id for one in kept]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_database_too_slow_for_many_verdicts_gets_fewer_at_once(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.saver.RETRY_S", 0.0)
+
+    async def save(batch: Batch) -> None:
+        if len(batch) > 60:
+            raise OSError("a statement took too long")
+
+    table = Table(save)
+    saver = Saver(cast(Store, table), spool, ProcessMetrics("here", "0"))
+    for _ in range(300):
+        saver.put(claim(), verdict())
+    assert saver.unsaved == 300
+    running = asyncio.create_task(saver.run())
+    await until(lambda: saver.unsaved == 0)
+    assert len(set(table.saved)) == 300
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

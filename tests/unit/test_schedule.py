@@ -17,7 +17,7 @@ from service.metrics import ProcessMetrics
 from service.model import Claim, Route, Status, Verdict
 from service.probe import Moment, Probed, ProbeFault, Prober
 from service.saver import Saver
-from service.schedule import Clockwork, Job, Schedule
+from service.schedule import MOST_UNSAVED, Clockwork, Job, Schedule
 from service.store import Sign, Store
 from tests.samples import NOW
 
@@ -123,6 +123,8 @@ def probed(contract: str, status: Status) -> Probed:
 
 class Kept:
     """A saver that keeps what it is given."""
+
+    unsaved = 0
 
     def __init__(self) -> None:
         self.verdicts: list[Verdict] = []
@@ -242,6 +244,34 @@ class TestDispatch:
 
 
 class TestDrain:
+    async def test_nothing_more_is_claimed_while_too_much_waits_for_the_database(self) -> None:
+        works = Works(Shelf(claim()))
+        works.saver.unsaved = MOST_UNSAVED
+        await works.schedule._dispatch()
+        assert works.store.claimed_for == []
+        works.saver.unsaved -= 1
+        await works.schedule._dispatch()
+        assert await works.begun() == "native_tools"
+        works.prober.ends.put_nowait(Status.TIMEOUT)
+        assert await works.got() is Status.TIMEOUT
+
+    async def test_what_a_process_claimed_before_it_slept_is_given_back_unasked(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [1000.0]
+        monkeypatch.setattr("service.schedule.suspended_clock", lambda: now[0])
+        one = claim()
+
+        async def slept(*_: Any) -> list[Claim]:
+            now[0] += 3600
+            return [one]
+
+        works = Works(Shelf(claim=slept))
+        await works.schedule._dispatch()
+        assert works.store.released == [one]
+        assert works.prober.begun.empty()
+        assert works.schedule._running == {}
+
     async def test_what_is_claimed_while_the_service_stops_is_given_back(self) -> None:
         answer, asked, two = asyncio.Event(), asyncio.Event(), [claim(), claim()]
 
@@ -325,6 +355,17 @@ class TestSignOfLife:
         await works.schedule._tell()
         works.schedule.configure({"r": ROUTE}, "another")
         assert not works.schedule.superseded
+        await works.schedule._tell()
+        assert not works.schedule.superseded
+
+    async def test_an_answer_from_before_a_reload_says_nothing_of_the_new_configuration(self) -> None:
+        works = Works(Shelf())
+
+        async def tell(sign: Sign) -> str:
+            works.schedule.configure({"r": ROUTE}, "newer")
+            return sign.config_hash
+
+        works.store.tell = tell  # type: ignore[method-assign]
         await works.schedule._tell()
         assert not works.schedule.superseded
 
@@ -423,7 +464,7 @@ class TestClockwork:
 
         async def work() -> None:
             if fails[0]:
-                raise OSError("gone")
+                raise ValueError("a bug")
 
         job = Job("tick", 10.0, work)
         clockwork = await self.run(job)
@@ -435,6 +476,30 @@ class TestClockwork:
         fails[0] = False
         await clockwork._do(job)
         assert clockwork.faults() == []
+        clockwork.stop()
+
+    async def test_a_database_that_is_away_is_no_fault_of_a_job_but_a_job_that_hangs_is(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now, hangs = [1000.0], [False]
+        monkeypatch.setattr("service.schedule.suspended_clock", lambda: now[0])
+        monkeypatch.setattr("service.schedule.JOB_LIMIT_S", 0.01)
+
+        async def work() -> None:
+            if hangs[0]:
+                await asyncio.Event().wait()
+            raise OperationalError("", {}, Exception())
+
+        job = Job("tick", 10.0, work)
+        clockwork = await self.run(job)
+        for _ in range(3):
+            now[0] += job.overdue_after
+            await clockwork._do(job)
+        assert clockwork.faults() == []
+        hangs[0] = True
+        now[0] += job.overdue_after + 1
+        await clockwork._do(job)
+        assert len(clockwork.faults()) == 1
         clockwork.stop()
 
     async def test_one_that_was_never_started_has_no_faults(self) -> None:
