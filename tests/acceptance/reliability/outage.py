@@ -57,6 +57,7 @@ async def outage(server: Server, folder: Path, size: Size, *, way: Way = direct,
             with replicas(config, ["one"], env, folder) as (one,):
                 await one.ready()
                 await until(lambda: proven(one, size.cells), within=60 + size.interval)
+                await until(lambda: gate_allows(one, ids[0]))
                 await until(lambda: just_begun(peer))
                 await server.stop()
                 stopped, away_from = time.monotonic(), time.time()
@@ -70,6 +71,7 @@ async def outage(server: Server, folder: Path, size: Size, *, way: Way = direct,
                     one.kill()
                 else:
                     await until(lambda: nothing_is_proven(one), within=size.away_s + size.interval + 5)
+                    assert not await gate_allows(one, ids[0])
                     assert len(peer.log) == ended, "asked while nothing could be claimed"
                 await asyncio.sleep(max(0.0, stopped + size.away_s - time.monotonic()))
                 await server.start()
@@ -97,6 +99,11 @@ async def nothing_is_proven(one: Replica) -> bool:
     if state is None:
         assert await one.metric("routeproof_contract_fresh") == 0
     return state is None
+
+
+async def gate_allows(one: Replica, route: str) -> bool:
+    answer = (await one.page(f"/api/v1/gate/{route}")).json()
+    return bool(answer["allowed"])
 
 
 async def shows_the_age(one: Replica) -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -185,12 +186,12 @@ class Replica:
         if self.process is not None:
             self.process.popen.kill()
             self.process.popen.wait()
-            print(self.name, self.process.err[-3000:])  # for those who look at a failure
+            print(self.name, self.process.err[-3000:], file=sys.stderr)  # for those who look at a failure
             self._running.__exit__(None, None, None)
             self.process = None
 
     async def ready(self) -> None:
-        await self.running.ready(self.port)
+        await self.running.ready(self.port, within=90)
 
     async def metrics(self) -> dict[str, float]:
         answer = await get(self.port, "/metrics")
