@@ -1,28 +1,42 @@
-"""How long pages take: python -m tests.benchmarks.pages [--cells 10000] [--rounds 9]
+"""How long pages take: python -m tests.benchmarks.pages [--cells 10000] [--verdicts 1000000] [--rounds 9]
 
 The overview is asked for as a browser does, over the whole application, with a new snapshot each time (`new`) and with
-one whose states are derived already (`known`). A busy machine makes all but the CPU time worse: run it alone.
+one whose states are derived already (`known`). The page of a route is asked for over a database that holds so many raw
+verdicts of it over thirty days, and 400 days of hourly sums; `--plans` prints how the database finds them. A busy
+machine makes all but the CPU time worse: run it alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import httpx
 import uvloop
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from service.database import open_database
 from service.metrics import ProcessMetrics
-from service.model import CellRow, Status
+from service.model import Cell, CellRow, RouteRow, Status
+from service.store import Board as StoreBoard
+from service.store import Store
 from service.web.access import Access
 from service.web.app import create_app
 from service.web.last_day import Day
+from service.web.views.past import WINDOWS
+from tests import postgres
+from tests.integration.test_store import verdict
 from tests.samples import MINUTE, Board, History, View, row, snapshot, standing
 
 CONTRACTS = ("native_tools", "agent_turn", "undeclared_tool_history", "displaced_tool_results")
@@ -114,12 +128,136 @@ async def overview(number: int, rounds: int) -> None:
             print(f"overview of {number} cells, {path}: {said}; {results['new'][0].size // 1024} KiB of HTML")
 
 
+VERDICTS_OF_A_ROUTE = """
+    INSERT INTO verdicts (id, cell_id, route_id, contract, location, status, outcome, rule_id, quirks, served_model,
+                          detail, requests, started_at, observed_at, duration_s, time_to_first_token_s, tokens_in,
+                          tokens_out, rungs, facts, fingerprint, ruleset)
+    SELECT gen_random_uuid(), c.id, c.route_id, c.contract, c.location, k.status, k.outcome, 'rule', '{done_missing}',
+           'model-1', 'a detail of the usual length, which a provider gives', 1, at, at, 1.5, 0.3 + (n % 7) / 5.0, 40, 12,
+           jsonb_build_array(jsonb_build_object('rung', 'forced', 'shape', 'tools, choice forced', 'ended', 'complete',
+             'read', 'call', 'status', 200, 'detail', '', 'duration_s', 1.4)),
+           jsonb_build_object('exchanges', jsonb_build_array(jsonb_build_object('ask', repeat('fact ', 200)))), 'f1', 7
+    FROM cells c CROSS JOIN generate_series(1, :each) n
+    CROSS JOIN LATERAL (SELECT now() - interval '30 days' * n / :each AS at) w
+    CROSS JOIN LATERAL (SELECT CASE WHEN n % 50 = 0 THEN 'timeout' ELSE 'tools_supported' END AS status,
+                               CASE WHEN n % 50 = 0 THEN 'unavailable' ELSE 'proven' END AS outcome) k
+"""
+HOURS_OF_A_ROUTE = """
+    INSERT INTO hourly (cell_id, hour, proven, violated, blocked, unavailable, unproven, statuses, requests, tokens_in,
+                        tokens_out, first_token, duration)
+    SELECT c.id, date_trunc('hour', now()) - n * interval '1 hour', 58, 0, 0, 2, 0, '{"tools_supported": 58}', 60, 2400,
+           720, ARRAY[0, 20, 30, 10, 0, 0, 0, 0, 0, 0, 0, 0], ARRAY[0, 0, 0, 30, 30, 0, 0, 0, 0, 0, 0, 0]
+    FROM cells c CROSS JOIN generate_series(0, 400 * 24) n
+"""
+CHANGES_OF_A_ROUTE = """
+    INSERT INTO transitions (cell_id, at, kind, from_status, to_status, to_verdict, changed)
+    SELECT c.id, now() - n * interval '1 hour', 'recovery', 'timeout', 'tools_supported', gen_random_uuid(), '{}'
+    FROM cells c CROSS JOIN generate_series(1, 2000) n
+"""
+BENCHED = tuple(
+    Cell("alpha", contract, location, contract in CONTRACTS[:2], "f1", MINUTE, 3 * MINUTE, 6 * MINUTE, MINUTE)
+    for contract in (*CONTRACTS, "missing_tool_results")
+    for location in ("eu", "us")
+)
+
+
+async def fill(store: Store, engine: AsyncEngine, number: int) -> None:
+    """One route in two places, with five contracts, and its past; each cell has just broken."""
+    shown = RouteRow("alpha", "acme/alpha", "acme", "openai-chat", "model-1", "https://api.example/v1", ())
+    for location in ("eu", "us"):
+        await store.sync(location, "0123456789abcdef", [shown], [c for c in BENCHED if c.location == location])
+    await store.ensure_partitions(days_back=31)
+    async with engine.begin() as connection:
+        await connection.execute(text("SET LOCAL statement_timeout = 0"))
+        await connection.execute(text(VERDICTS_OF_A_ROUTE), {"each": number // len(BENCHED)})
+        await connection.execute(text(HOURS_OF_A_ROUTE))
+        await connection.execute(text(CHANGES_OF_A_ROUTE))
+    for location in ("eu", "us"):
+        for claim in await store.claim(location, "0123456789abcdef", len(BENCHED)):
+            course = (Status.TOOLS_SUPPORTED,) * 3 + (Status.TIMEOUT,) * 3
+            made = [verdict(claim, status, id=uuid4()) for status in course]
+            times = [claim.claimed_at + n * timedelta(milliseconds=1) for n in range(len(made))]
+            await store.save([(claim, replace(v, observed_at=at)) for v, at in zip(made, times, strict=True)])
+    async with engine.connect() as connection:
+        await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("VACUUM ANALYZE"))
+
+
+async def route_page(url: str, number: int, rounds: int, plans: bool) -> None:
+    async with open_database(url, Path()) as database:
+        store, statements = Store(database.engine), Statements(database.engine)
+        await fill(store, database.engine, number)
+        board = StoreBoard(store)
+        app = create_app(
+            board,
+            store,
+            ProcessMetrics("eu", "0"),
+            access=lambda: Access(external_url="http://127.0.0.1"),
+            because={},
+            faults=list,
+        )
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for window in WINDOWS:
+                path = f"/routes/alpha?window={window}"
+                await client.get(path)
+                asked, found = [], []
+                for _ in range(rounds):
+                    statements.seconds = 0.0
+                    found.append(await timed(lambda path=path: client.get(path)))  # type: ignore[misc]
+                    asked.append(statements.seconds * 1000)
+                print(
+                    f"route page over {number} verdicts, {window}: queries {median(asked):.1f} ms ({min(asked):.1f} … "
+                    f"{max(asked):.1f}), in all {median(one.took for one in found):.0f} ms (CPU "
+                    f"{median(one.cpu for one in found):.0f}, stall at worst {max(one.stall for one in found):.0f}); "
+                    f"{found[0].size // 1024} KiB of HTML"
+                )
+        await board.close()
+        if plans:
+            await statements.explain()
+        statements.close()
+
+
+class Statements:
+    """Listens to what is asked of a database: how long all of it took, and each of the reading statements once."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.seconds = 0.0
+        self._engine = engine
+        self._seen: dict[str, object] = {}
+        event.listen(engine.sync_engine, "before_cursor_execute", self._before)
+        event.listen(engine.sync_engine, "after_cursor_execute", self._after)
+
+    def _before(self, connection: Any, cursor: Any, statement: str, values: Any, *_: object) -> None:
+        self._begun = time.perf_counter()
+        if any(table in statement for table in ("verdicts", "hourly", "transitions")) and "SELECT" in statement[:20]:
+            self._seen[statement] = values
+
+    def _after(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begun
+
+    async def explain(self) -> None:
+        async with self._engine.connect() as connection:
+            for statement, values in list(self._seen.items()):
+                found = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS) {statement}", values)
+                print("", " ".join(statement.split())[:150], *(row[0] for row in found), sep="\n")
+
+    def close(self) -> None:
+        event.remove(self._engine.sync_engine, "before_cursor_execute", self._before)
+        event.remove(self._engine.sync_engine, "after_cursor_execute", self._after)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--cells", type=int, default=10_000)
+    arguments.add_argument("--verdicts", type=int, default=1_000_000)
     arguments.add_argument("--rounds", type=int, default=9)
+    arguments.add_argument("--plans", action="store_true")
     given = arguments.parse_args()
-    uvloop.run(overview(given.cells, given.rounds))
+    if given.cells:
+        uvloop.run(overview(given.cells, given.rounds))
+    if given.verdicts:
+        with postgres.template_on_server({"TEST_DATABASE": "embedded", **os.environ}) as url:
+            asyncio.run(route_page(url, given.verdicts, given.rounds, given.plans))
 
 
 if __name__ == "__main__":
