@@ -48,6 +48,7 @@ async def sync(
     await connection.execute(update(cells).where(cells.c.id.in_(gone)).values(active=False))
 
     old = [(present[key], cell) for key, cell in keyed.items() if key in present]
+    await _hold(connection, [row.id for row, cell in old if _is_scheduled_anew(row, cell)])
     await _update(connection, [(row, cell) for row, cell in old if _values(cell) != _values_of(row)])
     await _forget_standing(connection, [row.id for row, cell in old if row.fingerprint != cell.fingerprint])
 
@@ -56,7 +57,7 @@ async def sync(
     starting += [(row.id, cell) for row, cell in old if not row.active]
     soonest = _shortest_intervals(wanted)
     running = [(row, cell) for row, cell in old if row.active]
-    regridded = [(row.id, cell) for row, cell in running if row.interval_s != cell.interval.total_seconds()]
+    regridded = [(row.id, cell) for row, cell in running if _has_other_interval(row, cell)]
     await _set_due(connection, _first_starts(starting, soonest, now))
     await _set_due(connection, [(cell_id, *[somewhere_in(now, cell.interval)] * 2) for cell_id, cell in regridded])
     changed = [row.id for row, cell in running if row.fingerprint != cell.fingerprint]
@@ -125,13 +126,25 @@ async def _update(connection: AsyncConnection, changes: Sequence[tuple[Row[Any],
         )
 
 
-async def _forget_standing(connection: AsyncConnection, cell_ids: Iterable[int]) -> None:
-    # The schedule row is what a save in progress holds: taken first, so that its verdict doesn't stand after this.
+def _is_scheduled_anew(row: Row[Any], cell: Cell) -> bool:
+    return not row.active or row.fingerprint != cell.fingerprint or _has_other_interval(row, cell)
+
+
+def _has_other_interval(row: Row[Any], cell: Cell) -> bool:
+    return bool(row.interval_s != cell.interval.total_seconds())
+
+
+async def _hold(connection: AsyncConnection, cell_ids: Iterable[int]) -> None:
+    """Lock schedule rows, all that will be written at once and in the order of a save, so that the two don't deadlock
+    and the verdict of a save in progress doesn't stand when it is forgotten here."""
     held = select(schedule.c.cell_id).where(schedule.c.cell_id.in_(list(cell_ids))).order_by(schedule.c.cell_id)
-    ids = (await connection.scalars(held.with_for_update())).all()
+    await connection.execute(held.with_for_update())
+
+
+async def _forget_standing(connection: AsyncConnection, cell_ids: Iterable[int]) -> None:
     await connection.execute(
         update(latest)
-        .where(latest.c.cell_id.in_(ids))
+        .where(latest.c.cell_id.in_(list(cell_ids)))
         .values(standing=None, standing_observed_at=None, state_since=None)
     )
 
@@ -142,9 +155,7 @@ async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetim
             update(schedule).where(schedule.c.cell_id == bindparam("cell")),
             [
                 {"cell": cell_id, "grid_at": grid_at, "next_due_at": next_due_at}
-                for cell_id, grid_at, next_due_at in sorted(
-                    due
-                )  # as a save in progress does, so that they don't deadlock
+                for cell_id, grid_at, next_due_at in due
             ],
         )
 

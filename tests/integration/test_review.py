@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from structlog.testing import capture_logs
 
 from service.metrics import render_cells
 from service.model import Claim, Status
-from tests.integration.test_store import HASH, HERE, World, cell, verdict
+from tests.integration.test_store import HASH, HERE, INTERVAL, World, cell, verdict
 
 
 @pytest.fixture
@@ -93,3 +95,19 @@ async def test_a_cell_that_a_provider_holds_off_is_due_when_the_wait_is_over(wor
     snapshot = await world.store.snapshot()
     assert oldest_due(render_cells(snapshot, snapshot.now)) == "0.0"
     assert 0 < float(oldest_due(render_cells(snapshot, snapshot.now + timedelta(minutes=11)))) <= 61
+
+
+async def test_taking_up_a_configuration_and_a_save_dont_deadlock(world: World, engine: AsyncEngine) -> None:
+    await world.sync(cell("alpha"), cell("beta"))
+    low, high = sorted(await world.sql("SELECT route_id, id FROM cells"), key=lambda row: row.id)
+    hold = text("SELECT FROM schedule WHERE cell_id = :id FOR UPDATE")
+    async with engine.begin() as save:
+        await save.execute(hold, {"id": low.id})
+        wanted = cell(low.route_id, interval=2 * INTERVAL), cell(high.route_id, fingerprint="f2")
+        sync = asyncio.create_task(world.sync(*wanted))
+        async with asyncio.timeout(5):
+            while not await world.value("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                await asyncio.sleep(0.01)
+        await save.execute(hold, {"id": high.id})
+    await sync
+    assert await world.value("SELECT fingerprint FROM cells WHERE id = :id", id=high.id) == "f2"
