@@ -1,5 +1,6 @@
-"""Twelve hours' worth of probes in fast time: 72 cells asked every second for ten minutes are those of 300 routes asked
-every five minutes in twelve hours. About eleven minutes, or as many seconds as are given.
+"""Twelve hours' worth of probes in fast time: 72 cells asked every second, or as often as the machine allows. About
+eleven minutes, or as many seconds as are given. (A hundred routes asked every five minutes send 14,400 probes in twelve
+hours.)
 
     python -m scripts.reliability_soak [SECONDS]
 

@@ -93,6 +93,7 @@ async def storm(server: Server, folder: Path, size: Size) -> Found:
                 kills += 1
                 victim.start()
                 await asyncio.sleep(size.kill_every_s)
+                await victim.ready()  # a cell whose heir is killed as well waits for two leases
             await asyncio.sleep(size.lease_s + 2)
             for one in fleet:
                 await one.ready()

@@ -80,7 +80,7 @@ async def outage(server: Server, folder: Path, size: Size, *, way: Way = direct,
                     await one.ready()
                 await until(lambda: asked_again(peer, ids, ended), within=60 + 2 * size.interval)
                 assert await one.running.stop(within=30) == 0
-        return Found(compare(server, peer.log), in_flight, on_disk)
+        return Found(compare(server, peer.log, size.interval / 2), in_flight, on_disk)
 
 
 async def proven(one: Replica, cells: int) -> bool:

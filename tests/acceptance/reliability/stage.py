@@ -328,12 +328,9 @@ class Stored:
         )
 
 
-NEAR_S = 1.0
-"""How far from an answer its verdict may lie."""
-
-
-def compare(server: Server, log: Iterable[Asked]) -> Stored:
-    """What is stored against what was answered, each probe being one request."""
+def compare(server: Server, log: Iterable[Asked], near_s: float) -> Stored:
+    """What is stored against what was answered, each probe being one request; a verdict that lies within `near_s`
+    seconds of an answer is that answer's."""
     times: dict[str, list[float]] = defaultdict(list)
     for route, at in server.sql("SELECT route_id, extract(epoch FROM observed_at) FROM verdicts"):
         times[route].append(float(at))
@@ -345,9 +342,9 @@ def compare(server: Server, log: Iterable[Asked]) -> Stored:
     worst = 0.0
     for route in times.keys() | ends.keys():
         nearest = [
-            min(((abs(at - end), n) for n, end in enumerate(ends[route])), default=(NEAR_S, 0)) for at in times[route]
+            min(((abs(at - end), n) for n, end in enumerate(ends[route])), default=(near_s, 0)) for at in times[route]
         ]
-        near = [n for distance, n in nearest if distance < NEAR_S]
+        near = [n for distance, n in nearest if distance < near_s]
         missing += len(ends[route]) - len(set(near))
         twice += len(near) - len(set(near))
         invented += len(nearest) - len(near)
