@@ -90,7 +90,7 @@ _FROM_VERDICTS = text(
     FROM cells c CROSS JOIN LATERAL (
       SELECT observed_at, outcome, time_to_first_token_s, duration_s FROM verdicts v
       WHERE v.cell_id = c.id AND v.observed_at >= :since AND v.observed_at < :until
-      ORDER BY v.observed_at DESC OFFSET 0
+      OFFSET 0
     ) seen
     WHERE c.route_id = :route AND c.contract = :contract
     GROUP BY 1, 2, 3, 4 ORDER BY 1
@@ -102,7 +102,7 @@ _FROM_HOURS = text(
            {_added("first_token")} AS first_token, {_added("duration")} AS duration
     FROM cells c CROSS JOIN LATERAL (
       SELECT * FROM hourly h WHERE h.cell_id = c.id AND h.hour >= :since AND h.hour < :until
-      ORDER BY h.hour DESC OFFSET 0
+      OFFSET 0
     ) summed
     WHERE c.route_id = :route AND c.contract = :contract
     GROUP BY 1 ORDER BY 1
