@@ -22,7 +22,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from service.clock import suspended_clock
 from service.config import credentials
 from service.metrics import ProcessMetrics
-from service.model import Claim, Route, Status
+from service.model import Claim, Route, Status, Verdict
 from service.probe import Moment, Probed, ProbeFault, Prober
 from service.saver import Saver
 from service.store import Sign, Store
@@ -327,7 +327,7 @@ class Schedule:
             self._metrics.egress(self._prober.egress_up)
         if probed.verdict.status is Status.CANCELLED:
             self._metrics.probe_finished(route.provider, probed.verdict)
-            await self._give_back(claim)
+            await self._give_back(claim, probed.verdict)
         else:
             self._finish(route, claim, probed)
 
@@ -349,10 +349,10 @@ class Schedule:
             seconds=round(verdict.duration_s, 3),
         )
 
-    async def _give_back(self, claim: Claim) -> None:
+    async def _give_back(self, claim: Claim, *cancelled: Verdict) -> None:
         try:
             async with asyncio.timeout(GIVE_BACK_LIMIT_S):
-                await self._store.release([claim])
+                await self._store.release([claim], cancelled)
         except DATABASE_ERRORS as error:  # the lease ends by itself
             log.warning("could not release a lease", action="release_failed", error=type(error).__name__)
 

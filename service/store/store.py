@@ -117,10 +117,11 @@ class Store:
         async with self._engine.begin() as connection:
             return await claims.seconds_to_next_due(connection, location)
 
-    async def release(self, claimed: Sequence[Claim]) -> None:
-        """Give leases back without a verdict: the cells are due again at once."""
+    async def release(self, claimed: Sequence[Claim], cancelled: Sequence[Verdict] = ()) -> None:
+        """Give leases back without a verdict: the cells are due again at once. What `cancelled` ones used up counts."""
         async with self._engine.begin() as connection:
             await claims.release(connection, claimed)
+            await spends.add(connection, cancelled)
 
     async def save(self, finished: Sequence[tuple[Claim, Verdict]]) -> set[UUID]:
         """Store verdicts and return the ids of those that this call stored. May be repeated at will.

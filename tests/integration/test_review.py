@@ -111,3 +111,13 @@ async def test_taking_up_a_configuration_and_a_save_dont_deadlock(world: World, 
         await save.execute(hold, {"id": high.id})
     await sync
     assert await world.value("SELECT fingerprint FROM cells WHERE id = :id", id=high.id) == "f2"
+
+
+async def test_what_a_probe_used_up_before_it_was_cancelled_is_spent(world: World) -> None:
+    await world.sync(cell(), tokens_per_day=1000)
+    (claim,) = await claimed(world)
+    await world.store.release([claim], [verdict(claim, Status.CANCELLED, requests=2)])
+    assert await world.sql("SELECT requests, tokens_in, tokens_out FROM spends") == [(2, 40, 12)]
+    assert await world.value("SELECT count(*) FROM verdicts") == 0
+    (again,) = await world.store.claim(HERE, HASH, 10)
+    assert again.due_at == claim.due_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import uuid4
@@ -39,6 +39,7 @@ class Shelf:
         self.claims = list(claims)
         self.claimed_for: list[tuple[str, str, int]] = []
         self.released: list[Claim] = []
+        self.cancelled: list[Verdict] = []
         self.signs: list[Sign] = []
         self.active: str | None = "hash"
         self.done: list[Any] = []
@@ -53,8 +54,9 @@ class Shelf:
     async def seconds_to_next_due(self, location: str) -> float | None:
         return 0.0 if self.claims else None
 
-    async def release(self, claims: list[Claim]) -> None:
+    async def release(self, claims: list[Claim], cancelled: Sequence[Verdict] = ()) -> None:
         self.released += claims
+        self.cancelled += cancelled
 
     async def tell(self, sign: Sign) -> str | None:
         self.signs.append(sign)
@@ -326,7 +328,8 @@ class TestDrain:
         async with asyncio.timeout(5):
             await draining
         assert [verdict.status for verdict in works.saver.verdicts] == [Status.TOOLS_SUPPORTED]
-        assert len(works.store.released) == 1
+        assert works.store.released == [rest]
+        assert [verdict.status for verdict in works.store.cancelled] == [Status.CANCELLED]
         assert works.saver.rest_saved
         assert works.store.done[-1] == "left"
         assert works.schedule.faults() == []
