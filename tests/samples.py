@@ -150,12 +150,16 @@ class View:
 
 @dataclass
 class Board:
-    """A board that says what it was made with."""
+    """A board that says what it was made with, and counts how often it was to read it anew."""
 
     shown: View
+    renewed: int = 0
 
     async def view(self) -> View:
         return self.shown
+
+    async def renew(self) -> None:
+        self.renewed += 1
 
 
 def stored(

@@ -98,10 +98,15 @@ class Clock:
 
 
 def web_app(
-    view: View | None = None, store: Store | None = None, *, access: Access = TOKENS, clock: Clock | None = None
+    view: View | None = None,
+    store: Store | None = None,
+    *,
+    access: Access = TOKENS,
+    clock: Clock | None = None,
+    board: Board | None = None,
 ) -> FastAPI:
     return create_app(
-        Board(view or View(MIXED, age_s=2)),
+        board or Board(view or View(MIXED, age_s=2)),
         store or Store(),
         ProcessMetrics("default", "0"),
         access=lambda: access,

@@ -67,6 +67,12 @@ class Board:
                 self._up = False
         return self._view()
 
+    async def renew(self) -> None:
+        """Something was changed just now: have the next view read after it, and not be of a moment before."""
+        if self._refreshing is not None:
+            await asyncio.wait({self._refreshing}, timeout=PATIENCE_S)
+        self._tried_at = None
+
     async def close(self) -> None:
         """Give up a refresh that is under way."""
         if self._refreshing is not None:

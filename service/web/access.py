@@ -63,12 +63,16 @@ class Session:
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who sent a request, and what they may do. `form_token` is there in a session, and goes into each form."""
+    """Who sent a request, and what they may do. `form_token` is there in a session, and goes into each form.
+
+    `may_operate`: whether anybody can, by a login with the operate token.
+    """
 
     role: Role | None = None
     reads: bool = False
     operates: bool = False
     may_log_in: bool = False
+    may_operate: bool = False
     form_token: str | None = None
 
     @property
@@ -121,6 +125,7 @@ class Access:
             reads=role is not None or self.read_token is None,
             operates=role is Role.OPERATE,
             may_log_in=self.read_token is not None or self.operate_token is not None,
+            may_operate=self.operate_token is not None,
             form_token=form_token,
         )
 
@@ -251,6 +256,16 @@ def local_path(path: str) -> str:
     """`path` if it leads to a page of ours, else the first page: a link elsewhere mustn't come back from a login."""
     safe = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and path.isascii()
     return path if safe and len(path) <= 2000 else "/"
+
+
+def page_before(referer: str | None) -> str:
+    """The page of ours that a form was sent from, by its `Referer`; the first page where it isn't told."""
+    try:
+        parts = urlsplit(referer or "/")
+    except ValueError:
+        return "/"
+    path = local_path(parts.path + (f"?{parts.query}" if parts.query else ""))
+    return "/" if path.startswith("/login") else path
 
 
 def cookie_value(cookies: Iterable[bytes], name: str) -> str | None:

@@ -31,6 +31,7 @@ async def ask_now(parts: Parts, viewer: Viewer, route_id: str, contract: str | N
         asked = await parts.store.ask_now(route_id, contract, NOT_WITHIN_S)
     except parts.unavailable:
         raise unavailable() from None
+    await parts.board.renew()
     _told(
         "A probe was asked for.",
         "probe_asked",
@@ -53,6 +54,7 @@ async def pause(
         made = await parts.store.pause(scope, target, seconds, stops, reason, by or viewer.name)
     except parts.unavailable:
         raise unavailable() from None
+    await parts.board.renew()
     _told("A pause began.", "pause_began", viewer, **_words(made))
     return made
 
@@ -65,6 +67,7 @@ async def end_pause(parts: Parts, viewer: Viewer, id: UUID) -> Pause:
         raise unavailable() from None
     if ended is None:
         raise Problem(problems.NOT_FOUND, "No pause with this id goes on.")
+    await parts.board.renew()
     _told("A pause was ended.", "pause_ended", viewer, **_words(ended))
     return ended
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from service.web import problems
-from service.web.access import SESSION_S, Access, local_path
+from service.web.access import SESSION_S, Access, local_path, page_before
 from service.web.door import form_fields, viewer_of
 from service.web.parts import Parts
 from service.web.problems import Problem, plain, refusal
@@ -31,8 +31,8 @@ def router(parts: Parts) -> APIRouter:
         return parts.templates.render("login.html", status=status, headers=wait, **names)
 
     @login.api_route("/login", methods=READ)
-    async def show(request: Request, back: str = "/") -> Response:
-        return page(request, local_path(back), "")
+    async def show(request: Request, back: str = "") -> Response:
+        return page(request, local_path(back) if back else page_before(request.headers.get("referer")), "")
 
     @login.post("/login")
     async def enter(request: Request) -> Response:

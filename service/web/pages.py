@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from service.derive import RouteState
-from service.web import badges, changes, problems, route_page, views
+from service.web import badges, changes, operating, problems, route_page, views
 from service.web.access import Viewer
 from service.web.door import viewer_of
 from service.web.last_day import Day
@@ -43,7 +43,7 @@ def router(parts: Parts) -> APIRouter:
             raise HTTPException(404, "There is no such kind of problem.")
         return PlainTextResponse(f"{kind.title} ({kind.status})\n{kind.meaning}\n")
 
-    for more in (route_page.router, changes.router, badges.router):
+    for more in (route_page.router, operating.router, changes.router, badges.router):
         pages.include_router(more(parts))
     return pages
 

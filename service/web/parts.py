@@ -21,6 +21,9 @@ class BoardLike(Protocol):
 
     async def view(self) -> views.View: ...
 
+    async def renew(self) -> None:
+        """Have the next view read after this call."""
+
 
 class StoreLike(Protocol):
     """Where the past is read, newest first, and wishes are left. May raise one of the errors given as `unavailable`."""

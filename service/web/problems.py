@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 
-from service.web.access import Viewer
+from service.web.access import Viewer, page_before
 from service.web.render import Templates
 
 MEDIA_TYPE = "application/problem+json"
@@ -149,7 +149,8 @@ def refusal(templates: Templates, request: Request, problem: Problem) -> Respons
     names = {"detail": problem.detail, "viewer": getattr(request.state, "viewer", Viewer())}
     if status == 401:
         query = request.scope["query_string"].decode("latin-1")
-        back = quote(path) + (f"?{query}" if query else "")
+        here = quote(path) + (f"?{query}" if query else "")
+        back = here if request.method in ("GET", "HEAD") else page_before(request.headers.get("referer"))
         return templates.render("login.html", status=status, headers=headers, back=back, **names)
     return templates.render("fault.html", status=status, headers=headers, **names)
 

@@ -12,6 +12,7 @@ from service.metrics import SECONDS
 from service.web import charts, views
 from service.web.door import viewer_of
 from service.web.parts import Parts
+from service.web.views.operating import operating
 from service.web.views.past import WINDOW, WINDOWS, Window
 
 VERDICTS = 50
@@ -39,7 +40,13 @@ def router(parts: Parts) -> APIRouter:
                 view, state, known, parts.because, window=window, contract=contract, route=configured
             )
             return parts.templates.render(
-                "route.html", page=page, header=page.header, viewer=viewer, charts=charts, bounds=SECONDS
+                "route.html",
+                page=page,
+                header=page.header,
+                viewer=viewer,
+                charts=charts,
+                bounds=SECONDS,
+                operating=operating(view, state, request.query_params),
             )
 
         return await run_in_threadpool(render)

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.model import Cell, CellRow, Claim, Limit, Outcome, RouteRow, Rung, Status, Verdict
+from service.model import Cell, CellRow, Claim, Limit, Outcome, RouteRow, Rung, Snapshot, Status, Verdict
 from service.store import Board, Store, cells, claims
 from service.store.rows import UNSTORABLE
 
@@ -622,6 +622,31 @@ class TestBoard:
         away[0] = False
         clock[0] += 1
         assert (await board.view()).database_up
+
+    async def test_after_a_change_the_next_view_is_of_after_it_even_when_a_query_was_under_way(self) -> None:
+        class Held:
+            def __init__(self) -> None:
+                self.waiting: list[asyncio.Future[Snapshot]] = []
+
+            async def snapshot(self) -> Snapshot:
+                self.waiting.append(asyncio.get_running_loop().create_future())
+                return await self.waiting[-1]
+
+        store, now = Held(), datetime.now(UTC)
+        before, after = Snapshot(now, ()), Snapshot(now + MINUTE, ())
+        board = Board(store, lambda: 0.0)
+        looking = asyncio.create_task(board.view())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        renewing = asyncio.create_task(board.renew())
+        store.waiting[0].set_result(before)
+        await renewing
+        assert (await looking).snapshot is before
+        looking = asyncio.create_task(board.view())
+        while len(store.waiting) < 2:
+            await asyncio.sleep(0)
+        store.waiting[1].set_result(after)
+        assert (await looking).snapshot is after
 
     async def test_before_the_first_snapshot_it_is_empty_and_down(self) -> None:
         class Never:

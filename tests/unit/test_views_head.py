@@ -102,7 +102,9 @@ PAUSE = Pause(UUID(int=1), PauseScope.PROVIDER, "acme", NOW - MINUTE, NOW + 48 *
     ],
 )
 def test_pauses_that_hold_are_told(pause: Pause, words: tuple[str, ...]) -> None:
-    assert head(prober("eu"), prober("us"), pauses=(pause,)).pauses == words
+    assert head(prober("eu"), prober("us"), pauses=(pause,)).pauses == tuple(
+        views.Held(word, word.partition(" is ")[0].lower(), str(pause.id)) for word in words
+    )
 
 
 def test_while_the_database_is_away_probers_and_egress_are_not_known() -> None:

@@ -122,6 +122,12 @@ def mistakes(error: ValueError) -> str:
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {problems.plain(one['msg'])}" for one in found) or str(error)
 
 
+def wrong(error: ValueError) -> set[str]:
+    """The members that a model found wrong."""
+    found = error.errors() if isinstance(error, ValidationError) else []
+    return {str(one["loc"][0]) for one in found}
+
+
 def only(*known: str) -> Any:
     """A dependency that refuses every query parameter but these."""
 

@@ -6,7 +6,7 @@ Pure functions of the board's view. Every text that comes from a provider stays 
 from __future__ import annotations
 
 from service.web.views.asked import Asked
-from service.web.views.head import Header, Part, header
+from service.web.views.head import Header, Held, Part, header
 from service.web.views.headline import Headline, headline
 from service.web.views.listing import Choice, Filters, Pages, ProviderLine
 from service.web.views.matrix import Matrix, MatrixLine, matrix
@@ -24,6 +24,7 @@ __all__ = [
     "Filters",
     "Header",
     "Headline",
+    "Held",
     "Known",
     "Ladder",
     "Matrix",

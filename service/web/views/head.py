@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from service.model import Pause, PauseScope, ProberRow, Snapshot
+from service.model import Pause, PauseScope, ProberRow, RouteRow, Snapshot
 from service.web.views.words import Moment, View, counted, duration, moment, muted_words, nothing_read
 
 _AT_MOST = 5
@@ -21,6 +21,15 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A pause that holds, in a sentence. `id` is what it is ended by; None: it stands for several."""
+
+    words: str
+    what: str = ""
+    id: str | None = None
+
+
+@dataclass(frozen=True)
 class Header:
     """`banner` is what every page says first when the database can't be reached; `parts` are one line, `faults` and
     `pauses` a sentence each."""
@@ -31,7 +40,7 @@ class Header:
     banner: str | None
     parts: tuple[Part, ...] = ()
     faults: tuple[str, ...] = ()
-    pauses: tuple[str, ...] = ()
+    pauses: tuple[Held, ...] = ()
 
 
 def header(view: View, *, reads: bool = True) -> Header:
@@ -52,7 +61,7 @@ def header(view: View, *, reads: bool = True) -> Header:
         banner=banner,
         parts=(_probers(view.snapshot), database, _egress(view.snapshot)) if known else (database,),
         faults=_some(list(_faults(view.snapshot))) if known else (),
-        pauses=_some([_pause(pause, view.now) for pause in _holding(view)]) if reads else (),
+        pauses=_first(holding(view)) if reads else (),
     )
 
 
@@ -98,15 +107,33 @@ def _faults(snapshot: Snapshot) -> Iterator[str]:
             yield f"{waiting} on the disk of a prober in {prober.location} to be stored."
 
 
-def _holding(view: View) -> list[Pause]:
+def holding(view: View, route: RouteRow | None = None) -> tuple[Held, ...]:
+    """The pauses that hold now, the first to end first: all, or those of a route."""
     pauses = (pause for pause in view.snapshot.pauses if pause.since <= view.now < pause.until)
-    return sorted(pauses, key=lambda pause: (pause.until, pause.scope, pause.target))
+    those = [pause for pause in pauses if route is None or _names(pause, route)]
+    return tuple(_held(pause, view.now) for pause in sorted(those, key=lambda one: (one.until, one.scope, one.target)))
 
 
-def _pause(pause: Pause, now: datetime) -> str:
-    what = {PauseScope.ROUTE: "Route", PauseScope.PROVIDER: "Provider", PauseScope.TAG: "Tag"}[pause.scope]
+def _names(pause: Pause, route: RouteRow) -> bool:
+    match pause.scope:
+        case PauseScope.ROUTE:
+            return pause.target == route.id
+        case PauseScope.PROVIDER:
+            return pause.target == route.provider
+        case PauseScope.TAG:
+            return pause.target in route.tags
+
+
+def _held(pause: Pause, now: datetime) -> Held:
+    what = f"{pause.scope.value} {pause.target}"
     by = f" (by {pause.by})" if pause.by else ""
-    return f"{what} {pause.target} is {muted_words(pause, now)}{f': {pause.reason}' if pause.reason else ''}{by}."
+    why = f": {pause.reason}" if pause.reason else ""
+    return Held(f"{what[0].upper()}{what[1:]} is {muted_words(pause, now)}{why}{by}.", what, str(pause.id))
+
+
+def _first(pauses: tuple[Held, ...]) -> tuple[Held, ...]:
+    rest = len(pauses) - _AT_MOST
+    return (*pauses[:_AT_MOST], Held(f"{rest} more.")) if rest > 0 else pauses
 
 
 def _some(sentences: list[str]) -> tuple[str, ...]:
