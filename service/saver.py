@@ -56,7 +56,7 @@ class Saver:
         """Take over what processes that are gone left on disk."""
         found = await asyncio.to_thread(self._spool.adopt)
         if found:
-            log.info("took over verdicts from disk", action="spool_adopted", verdicts=len(found))
+            self._metrics.spooled(len(self._spool))
             self._spooled |= {verdict.id for _, verdict in found}
             for item in found:
                 self._finished.put_nowait(item)

@@ -115,3 +115,21 @@ async def test_a_database_too_slow_for_many_verdicts_gets_fewer_at_once(
     assert len(set(table.saved)) == 300
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_a_process_left_on_disk_is_counted_and_saved(tmp_path: Path, spool: Spool) -> None:
+    gone = Spool(tmp_path)
+    left = verdict()
+    gone.append([(claim(), left)])
+    gone.close()
+
+    async def save(_: Batch) -> None:
+        pass
+
+    table, metrics = Table(save), ProcessMetrics("here", "0")
+    saver = Saver(cast(Store, table), spool, metrics)
+    await saver.adopt()
+    assert 'routeproof_spool_verdicts{location="here"} 1.0' in metrics.render().decode()
+    await saver.save_rest()
+    assert table.saved == [left.id]
+    assert 'routeproof_spool_verdicts{location="here"} 0.0' in metrics.render().decode()
