@@ -21,8 +21,10 @@ from service.transport import Transport
 FRESH_S = 10.0
 """How long a host's answer proves that our network works, and how long a check's result holds."""
 ENOUGH_HOSTS = 3
-MOST_OTHERS = 5
-"""How many hosts are asked beside the silent one."""
+FIRST_OTHERS = 5
+"""How many hosts are asked beside the silent one at first; one that can be reached is enough."""
+MOST_OTHERS = 50
+"""How many are asked before all are held to be out of reach."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,13 @@ class Egress:
 
     async def _ask_hosts(self, route: Route) -> None:
         hosts = self._to_ask(host_of(route))
-        answers = await asyncio.gather(*(self._transport.connects(self._direct[host]) for host in hosts))
-        self._asked = self._clock()
-        for host, connected in zip(hosts, answers, strict=True):
-            (self._reached if connected else self._silent)(host, self._asked)
+        for some in (hosts[: 1 + FIRST_OTHERS], hosts[1 + FIRST_OTHERS :]):
+            answers = await asyncio.gather(*(self._transport.connects(self._direct[host]) for host in some))
+            self._asked = self._clock()
+            for host, connected in zip(some, answers, strict=True):
+                (self._reached if connected else self._silent)(host, self._asked)
+            if any(answers):
+                break
 
     def _to_ask(self, own: str) -> list[str]:
         """The silent route's own host, then those that were reached last: they tell most."""

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from service.config import host_of
-from service.egress import FRESH_S, MOST_OTHERS, Egress, Heard, network_up
+from service.egress import FIRST_OTHERS, FRESH_S, MOST_OTHERS, Egress, Heard, network_up
 from service.model import End, Exchange, Route
 from service.transport import Transport
 from tests.exchanges import ASK, ROUTE, call, early_end, no_answer, refused, timed_out
@@ -205,16 +205,31 @@ async def test_a_host_with_one_direct_route_can_be_asked() -> None:
     assert "c:443" in network.asked
 
 
-async def test_of_many_hosts_those_are_asked_that_answered_last() -> None:
-    network = Network()
+async def test_of_many_hosts_those_are_asked_first_that_answered_last() -> None:
+    network = Network(["h07:443"])
     egress, clock = guard(network, MANY)
     for route in (MANY[7], MANY[3], MANY[12]):
         egress.note(route, call())
         clock.now += 1
     clock.now += FRESH_S
     egress.note(MANY[0], no_answer())
-    assert await egress.up(MANY[0]) is False
+    assert await egress.up(MANY[0]) is True
     assert network.asked[:4] == ["h00:443", "h12:443", "h03:443", "h07:443"]
+    assert len(network.asked) == 1 + FIRST_OTHERS
+
+
+async def test_many_hosts_that_are_out_of_reach_dont_speak_for_one_that_isnt() -> None:
+    network = Network([host_of(MANY[-1])])
+    egress, _ = guard(network, MANY)
+    assert await egress.up(MANY[0]) is True
+    assert sorted(network.asked) == [host_of(route) for route in MANY]
+
+
+async def test_of_very_many_hosts_some_speak_for_all() -> None:
+    network = Network()
+    hosts = [replace(ROUTE, id=f"h{n:02}", base_url=f"https://h{n:02}/v1") for n in range(2 * MOST_OTHERS)]
+    egress, _ = guard(network, hosts)
+    assert await egress.up(hosts[0]) is False
     assert len(network.asked) == 1 + MOST_OTHERS
 
 
