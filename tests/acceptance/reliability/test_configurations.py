@@ -78,7 +78,7 @@ async def test_what_a_changed_configuration_keeps_and_what_it_voids(server: Serv
             # A rename keeps the history, and asks nothing.
             configure(folder, [{**kept, "name": "renamed"}, gone], "1h")
             await until(lambda: reloaded(one, loaded))
-            assert "renamed" in (await one.page("/routes/kept")).text
+            await until(lambda: page_says(one, "/routes/kept", "renamed"))
             assert server.sql("SELECT id FROM cells WHERE route_id = 'kept'") == [cell]
             assert await one.metric("routeproof_contract_proven") == 2
             assert len(peer.log) == 2
@@ -110,6 +110,10 @@ async def test_what_a_changed_configuration_keeps_and_what_it_voids(server: Serv
 
 async def shows(one: Replica, name: str, value: float) -> bool:
     return await one.metric(name) == value
+
+
+async def page_says(one: Replica, path: str, text: str) -> bool:
+    return text in (await one.page(path)).text
 
 
 async def is_void(one: Replica, route: str) -> bool:
