@@ -12,6 +12,7 @@ from types import MappingProxyType
 import pytest
 import pytest_asyncio
 import uvicorn
+from fastapi import FastAPI
 from playwright.async_api import Browser, Page, async_playwright
 
 from service.metrics import ProcessMetrics
@@ -31,8 +32,24 @@ IN_A_BROWSER = [
 OPEN = Access(external_url="http://127.0.0.1")
 
 
-class Served:
-    """The pages over a board whose view can be changed, until they are stopped."""
+class Running:
+    """An application that a browser can reach, until it is stopped."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="off"))
+        self._listening = socket.socket()
+        self._listening.bind(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._running = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        await self._running
+        self._listening.close()
+
+
+class Served(Running):
+    """The pages over a board whose view can be changed."""
 
     def __init__(self, view: View, access: Access, day: Day, history: History, routes: Mapping[str, Route]) -> None:
         self.board = Board(view)
@@ -46,16 +63,17 @@ class Served:
             last_day=lambda: day,
             routes=lambda: routes,
         )
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="off"))
-        self._listening = socket.socket()
-        self._listening.bind(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self._running = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        super().__init__(app)
 
-    async def stop(self) -> None:
-        self._server.should_exit = True
-        await self._running
-        self._listening.close()
+
+@asynccontextmanager
+async def running(app: FastAPI) -> AsyncIterator[str]:
+    """The address of an application."""
+    server = Running(app)
+    try:
+        yield server.url
+    finally:
+        await server.stop()
 
 
 @asynccontextmanager

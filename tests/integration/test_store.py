@@ -643,8 +643,8 @@ class TestBoard:
         await renewing
         assert (await looking).snapshot is before
         looking = asyncio.create_task(board.view())
-        while len(store.waiting) < 2:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         store.waiting[1].set_result(after)
         assert (await looking).snapshot is after
 

@@ -103,7 +103,7 @@ PAUSE = Pause(UUID(int=1), PauseScope.PROVIDER, "acme", NOW - MINUTE, NOW + 48 *
 )
 def test_pauses_that_hold_are_told(pause: Pause, words: tuple[str, ...]) -> None:
     assert head(prober("eu"), prober("us"), pauses=(pause,)).pauses == tuple(
-        views.Held(word, word.partition(" is ")[0].lower(), str(pause.id)) for word in words
+        views.Held(word, word.partition(" is ")[0].lower(), str(pause.id), pause.stops) for word in words
     )
 
 

@@ -27,6 +27,7 @@ class Held:
     words: str
     what: str = ""
     id: str | None = None
+    stops: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _held(pause: Pause, now: datetime) -> Held:
     what = f"{pause.scope.value} {pause.target}"
     by = f" (by {pause.by})" if pause.by else ""
     why = f": {pause.reason}" if pause.reason else ""
-    return Held(f"{what[0].upper()}{what[1:]} is {muted_words(pause, now)}{why}{by}.", what, str(pause.id))
+    return Held(f"{what[0].upper()}{what[1:]} is {muted_words(pause, now)}{why}{by}.", what, str(pause.id), pause.stops)
 
 
 def _first(pauses: tuple[Held, ...]) -> tuple[Held, ...]:

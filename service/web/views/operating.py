@@ -34,14 +34,18 @@ class Query(Protocol):
 
 @dataclass(frozen=True)
 class Operating:
-    """`told` says what became of the cells that were asked a moment ago; `pauses` are those that hold for the route."""
+    """`told` says what became of the cells that were asked a moment ago; `pauses` are those that hold for the route,
+    and with `stopped` one of them keeps it from being asked at all."""
 
     told: tuple[str, ...]
     pauses: tuple[Held, ...]
+    stopped: bool
 
 
 def operating(view: View, state: RouteState, query: Query) -> Operating:
-    return Operating(_told(state, query, view.now), holding(view, state.route))
+    pauses = holding(view, state.route)
+    stopped = any(pause.stops for pause in pauses)
+    return Operating(() if stopped else _told(state, query, view.now), pauses, stopped)
 
 
 def became(asked: AskedNow, now: datetime) -> str:
