@@ -190,7 +190,8 @@ class _Service:
         self._config = config
 
     async def _rotated(self, route_ids: Sequence[str]) -> None:
-        await self._store.hurry(self._config.service.location, route_ids, timedelta(seconds=2 * POLL_S))
+        # Also what was asked a moment ago: that may have been with the old key.
+        await self._store.hurry(self._config.service.location, route_ids, timedelta(0))
 
     def _faults(self, lag: LoopLag) -> list[str]:
         """What keeps this process from its work, for `/livez`."""
