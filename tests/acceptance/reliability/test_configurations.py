@@ -53,7 +53,10 @@ async def test_what_a_changed_configuration_keeps_and_what_it_voids(server: Serv
         kept |= {"id": "kept", "api_key_file": str(key)}
         del kept["api_key_env"]
         config = configure(folder, [kept, gone], "1h")
-        env = {"ROUTEPROOF_DATABASE_URL": server.address, **shorter(folder, service__bootstrap__POLL_S=0.3)}
+        env = {
+            "ROUTEPROOF_DATABASE_URL": server.address,
+            **shorter(folder, service__bootstrap__POLL_S=0.3, service__schedule__LONGEST_SLEEP_S=0.5),
+        }
         with replicas(config, ["one"], env, folder) as (one,):
             await one.ready()
             await until(lambda: shows(one, "routeproof_contract_proven", 2))
