@@ -98,7 +98,7 @@ async def test_asking_now_leads_back_to_the_page_which_says_what_became_of_each_
 
 
 async def test_what_a_pause_stops_is_never_said_to_be_asked() -> None:
-    store = Store(paused={ID: PAUSE})
+    store = Store(asked=AskedNow(due=[("native_tools", "eu")]))
     async with operator(store, PAUSED) as (browser, secret):
         page = await browser.get((await post(browser, f"{PAGE}/probe", secret)).headers["location"])
     assert "Not asked while a pause stops it: end that to ask now." in words(page)
