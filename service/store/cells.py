@@ -7,14 +7,14 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, func, or_, select, update
+from sqlalchemy import Row, bindparam, case, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Cell, Limit, RouteRow
 from service.pacing import somewhere_in
 from service.store import claims, limits
-from service.store.tables import cells, latest, routes, schedule
+from service.store.tables import Moment, cells, latest, routes, schedule
 
 _FIRST_PACE = timedelta(seconds=1)
 
@@ -150,13 +150,13 @@ async def _forget_standing(connection: AsyncConnection, cell_ids: Iterable[int])
 
 
 async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetime, datetime]]) -> None:
+    """What is asked soon to confirm a change stays so."""
     if due:
+        at = bindparam("at", type_=Moment)
+        sooner = case((schedule.c.quick, func.least(schedule.c.next_due_at, at)), else_=at)
         await connection.execute(
-            update(schedule).where(schedule.c.cell_id == bindparam("cell")),
-            [
-                {"cell": cell_id, "grid_at": grid_at, "next_due_at": next_due_at}
-                for cell_id, grid_at, next_due_at in due
-            ],
+            update(schedule).where(schedule.c.cell_id == bindparam("cell")).values(next_due_at=sooner),
+            [{"cell": cell_id, "grid_at": grid_at, "at": next_due_at} for cell_id, grid_at, next_due_at in due],
         )
 
 

@@ -121,3 +121,14 @@ async def test_what_a_probe_used_up_before_it_was_cancelled_is_spent(world: Worl
     assert await world.value("SELECT count(*) FROM verdicts") == 0
     (again,) = await world.store.claim(HERE, HASH, 10)
     assert again.due_at == claim.due_at
+
+
+async def test_another_interval_doesnt_put_off_what_is_asked_soon_to_confirm_a_change(world: World) -> None:
+    await world.sync(cell())
+    for status in (Status.TOOLS_SUPPORTED, Status.TIMEOUT):
+        await world.store.save([(claim, verdict(claim, status)) for claim in await claimed(world)])
+    ((soon, grid_at),) = await world.sql("SELECT next_due_at, grid_at FROM schedule WHERE quick")
+    await world.sync(cell(interval=1000 * INTERVAL, expires_after=6000 * INTERVAL))
+    ((still, other_grid),) = await world.sql("SELECT next_due_at, grid_at FROM schedule WHERE quick")
+    assert still == soon
+    assert other_grid != grid_at
