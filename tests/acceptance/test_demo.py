@@ -46,7 +46,7 @@ def folder() -> Iterator[Path]:
 
 async def story_on_page(port: int) -> dict[str, tuple[str, str]]:
     """Each route of the overview with its state and its contract's words."""
-    page = (await get(port, "/")).text
+    page = (await get(port, "/")).text.replace("<wbr>", "")
     rows = re.findall(r'<th role="rowheader" scope="row">(.*?)</tr>', page, re.DOTALL)
     found = {}
     for row in rows:
