@@ -112,7 +112,7 @@ async def test_verdicts_are_read_oldest_first_each_once_however_small_the_pages(
 
 
 async def test_a_reading_ends_where_the_history_ended_when_it_began(engine: AsyncEngine) -> None:
-    first, later = verdict({"forced": call()}, MINUTE), verdict({"forced": call()}, -MINUTE)
+    first, later = verdict({"forced": call()}, MINUTE), verdict({"forced": call()}, timedelta(hours=-20))
     await keep(engine, first, later)
     assert [one.id async for page in Store(engine).recorded(page=1) for one in page] == [first.id]
 

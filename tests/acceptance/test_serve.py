@@ -193,6 +193,7 @@ async def test_a_stop_signal_lets_the_probe_under_way_end_and_keeps_its_verdict(
             assert await process.stop(number) == 0
             assert not servers_below(folder)
             assert process.out == ""
+            assert "Traceback" not in process.err, process.err
             lines = [json.loads(line) for line in process.err.splitlines()]
             said = [line["action"] for line in lines if line["action"] != "housekeeping"]
             assert said == ["started", "stopping", "drain", "probed"]
