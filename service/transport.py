@@ -50,6 +50,7 @@ class LoopLag:
         self._loop = _Lateness()
         self._names = _Lateness()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._query: asyncio.Future[tuple[str, str]] | None = None
 
     async def __aenter__(self) -> LoopLag:
         self._loop.due = self.clock() + self._TICK
@@ -60,6 +61,8 @@ class LoopLag:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._query is not None:
+            await asyncio.wait({self._query}, timeout=1.0)
         self._tasks, self._loop.due, self._names.due = (), None, None
 
     async def _beat(self) -> None:
@@ -73,7 +76,9 @@ class LoopLag:
         loop = asyncio.get_running_loop()
         while True:
             self._names.due = self.clock()
-            await loop.getnameinfo(("127.0.0.1", 0), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+            query = loop.getnameinfo(("127.0.0.1", 0), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+            self._query = asyncio.ensure_future(query)
+            await asyncio.shield(self._query)  # uvloop answers a query that was cancelled, and fails at it
             self._names.note(self.clock())
             self._names.due = None
             await asyncio.sleep(self._TICK)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from service import probe
 from service.answer import DRAIN_LIMIT
@@ -703,3 +704,19 @@ async def test_another_configuration_forgets_the_clients_of_routes_that_may_be_g
         Prober(transport, "here").watch([ROUTE])
         assert (transport._clients, transport._contexts) == ({}, {})
         assert await transport.connects(ROUTE, 0.2) is False
+
+
+def test_a_stop_in_the_middle_of_a_name_query_leaves_nothing_behind() -> None:
+    faults: list[object] = []
+
+    async def start_and_stop() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        for _ in range(200):
+            async with LoopLag():
+                await asyncio.sleep(0)
+                await asyncio.sleep(0.0002)
+        await asyncio.sleep(0.05)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(start_and_stop())
+    assert faults == []
