@@ -10,6 +10,7 @@ from __future__ import annotations
 from service.model.answers import SAID, Body, Call, End, Exchange, Reading, Refusal, Refused
 from service.model.asking import Ask, Choice, Message, PastCall, Replay, Role, Tool, WireRequest
 from service.model.cells import (
+    LATENCY_BOUNDS_S,
     AskedNow,
     Cell,
     CellRow,
@@ -42,6 +43,7 @@ from service.model.verdicts import Rung, Verdict
 from service.model.words import Outcome, Status
 
 __all__ = [
+    "LATENCY_BOUNDS_S",
     "SAID",
     "Ask",
     "AskedNow",

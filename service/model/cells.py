@@ -128,6 +128,10 @@ class AskedNow:
     waiting: list[tuple[str, str, float]] = field(default_factory=list)
 
 
+LATENCY_BOUNDS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+"""The upper bounds of the buckets that latencies are counted in; one more bucket has none."""
+
+
 @dataclass(frozen=True)
 class Hour:
     """The verdicts of one cell in one hour, from `at` on. `first_token` and `duration` count them by bucket of seconds,

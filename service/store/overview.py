@@ -7,7 +7,8 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.store.rollup import HOUR, SECONDS, hour_of
+from service.model import LATENCY_BOUNDS_S
+from service.store.rollup import HOUR, hour_of
 
 HOURS = 24
 
@@ -33,7 +34,7 @@ async def first_tokens(connection: AsyncConnection, now: datetime) -> dict[str, 
 def _median() -> str:
     """The median of the buckets `n1` … in SQL."""
     cases, below, low = [], "0", 0.0
-    for place, high in enumerate(SECONDS, 1):
+    for place, high in enumerate(LATENCY_BOUNDS_S, 1):
         upto = f"{below} + n{place}"
         inside = f"{low} + {high - low} * (total / 2.0 - ({below})) / n{place}"
         cases.append(f"WHEN n{place} > 0 AND {upto} >= total / 2.0 THEN {inside}")
@@ -41,7 +42,7 @@ def _median() -> str:
     return f"CASE {' '.join(cases)} ELSE {low} END"
 
 
-_BUCKETS = range(1, len(SECONDS) + 2)
+_BUCKETS = range(1, len(LATENCY_BOUNDS_S) + 2)
 _MEDIANS = text(
     f"""
     WITH summed AS (

@@ -12,8 +12,8 @@ from uuid import UUID
 from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.model import Outcome, Span, StoredVerdict
-from service.store.rollup import HOUR, SECONDS
+from service.model import LATENCY_BOUNDS_S, Outcome, Span, StoredVerdict
+from service.store.rollup import HOUR
 from service.store.rows import stored_verdict
 from service.store.tables import OUTCOMES, verdicts
 
@@ -65,17 +65,17 @@ def _of_verdicts(rows: Sequence[Row[Any]]) -> list[Span]:
             counts[Outcome(row.outcome)] += row.n
             for counted, bucket in zip(buckets, (row.first_token, row.duration), strict=True):
                 if bucket is not None:
-                    counted[len(SECONDS) - bucket] += row.n
+                    counted[len(LATENCY_BOUNDS_S) - bucket] += row.n
         found.append(Span(start, counts, *map(tuple, buckets)))
     return found
 
 
-_BUCKETS = len(SECONDS) + 1
+_BUCKETS = len(LATENCY_BOUNDS_S) + 1
 
 
 def _bucket(column: str) -> str:
     """How many bounds a time doesn't exceed. Negated, since a bucket has its upper bound and not its lower one."""
-    return f"width_bucket(-{column}, ARRAY[{', '.join(f'-{bound}' for bound in reversed(SECONDS))}]::float8[])"
+    return f"width_bucket(-{column}, ARRAY[{', '.join(f'-{bound}' for bound in reversed(LATENCY_BOUNDS_S))}]::float8[])"
 
 
 def _added(column: str) -> str:

@@ -11,12 +11,10 @@ from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.model import Hour, Outcome
+from service.model import LATENCY_BOUNDS_S, Hour, Outcome
 from service.store.tables import OUTCOMES, cells, hourly, hours, verdicts
 
 HOUR = timedelta(hours=1)
-SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
-"""The upper bounds of the buckets of latency; one more bucket has none."""
 PATIENCE = "60s"
 GRACE = timedelta(minutes=2)
 """An hour isn't done before: saves that began in it may still come to their end."""
@@ -109,7 +107,7 @@ async def shares(connection: AsyncConnection, since: datetime) -> dict[str, tupl
 
 
 def _buckets(column: str) -> str:
-    edges = (None, *SECONDS, None)
+    edges = (None, *LATENCY_BOUNDS_S, None)
     parts = []
     for low, high in pairwise(edges):
         bounds = [f"{column} IS NOT NULL"]

@@ -146,14 +146,14 @@ async def _follow(
 @dataclass(frozen=True)
 class Step:
     """One stored verdict and what it makes of its cell. `row` is how the cell is configured; `replaced` is the standing
-    verdict before it, `stands` that it stands now; `standing_at` is the time of the one that stands after it."""
+    verdict before it, `stands` that it stands now; `standing` is the one that stands after it."""
 
     claim: Claim
     verdict: Verdict
     row: Row[Any]
     stands: bool
     replaced: Mapping[str, Any] | None
-    standing_at: datetime | None
+    standing: Mapping[str, Any] | None
     confirmed: Confirmed
     change: Change | None
     quick: bool
@@ -187,20 +187,7 @@ async def _steps(
         if latest_yet:
             newest[claim.cell_id] = verdict.observed_at
         confirmed[claim.cell_id] = state
-        stands_now = standing[claim.cell_id]
-        steps.append(
-            Step(
-                claim,
-                verdict,
-                row,
-                stands,
-                old,
-                datetime.fromisoformat(stands_now["observed_at"]) if stands_now else None,
-                state,
-                change,
-                quick,
-            )
-        )
+        steps.append(Step(claim, verdict, row, stands, old, standing[claim.cell_id], state, change, quick))
     return steps
 
 
@@ -343,7 +330,9 @@ def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend], stopped: Mappin
         resumed = stopped.get(step.claim.cell_id, now)  # it may have been ended meanwhile
         return Plan(held.grid_at, somewhere_in(resumed, pauses.RESUME_WITHIN), blocked_run=held.blocked_run)
     often = row.required and step.confirmed.askings_left > 0 and row.route_interval_s > 0
-    doubtful = spends.in_doubt(row.required, verdict.outcome, step.confirmed.proven)
+    standing = step.standing
+    known = Outcome(standing["outcome"]) if standing else None
+    doubtful = spends.in_doubt(row.required, known, step.confirmed.proven)
     return plan(
         held.grid_at,
         Rhythm(
@@ -355,7 +344,7 @@ def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend], stopped: Mappin
         outcome=verdict.outcome,
         blocked_run=held.blocked_run,
         wait_s=(verdict.retry_after_s or 0.0) - max(now - verdict.observed_at, timedelta()).total_seconds(),
-        known_at=step.standing_at,
+        known_at=datetime.fromisoformat(standing["observed_at"]) if standing else None,
         quick=step.quick,
         stretch=stretch(
             spends.allowance_of(row),

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from service.derive import RouteState
-from service.metrics import SECONDS
+from service.model import LATENCY_BOUNDS_S
 from service.web import charts, views
 from service.web.door import viewer_of
 from service.web.parts import Parts
@@ -45,7 +45,7 @@ def router(parts: Parts) -> APIRouter:
                 header=page.header,
                 viewer=viewer,
                 charts=charts,
-                bounds=SECONDS,
+                bounds=LATENCY_BOUNDS_S,
                 operating=operating(view, state, request.query_params),
             )
 

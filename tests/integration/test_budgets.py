@@ -161,6 +161,15 @@ class TestPacing:
     async def test_cells_in_doubt_keep_their_pace(self, world: World) -> None:
         assert await self.next_in(world, budgeted(), Status.TIMEOUT, 950) < 1.1
 
+    async def test_an_answer_that_decides_nothing_puts_no_proof_in_doubt(self, world: World) -> None:
+        await world.sync(budgeted(), **TOKENS)
+        await world.ask(requests=0)
+        claim = await world.claim_one()
+        await use_up(world, tokens=800)
+        undecided = verdict(claim, Status.INCONCLUSIVE_NO_TOOL_CALL, tokens_in=0, tokens_out=0)
+        assert await world.store.save([(claim, undecided)]) == {undecided.id}
+        assert await world.value("SELECT grid_at - now() FROM schedule") > 4 * INTERVAL
+
     async def test_so_do_all_without_a_budget(self, world: World) -> None:
         await world.sync(budgeted(required=False))
         await use_up(world, tokens=10**9)

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from service.model import LATENCY_BOUNDS_S
 from service.store import overview
-from service.store.rollup import SECONDS
 from service.store.tables import cells, hourly
 from service.web.charts import quantile
 from tests.integration.test_store import World, cell
@@ -18,12 +18,12 @@ from tests.integration.test_store import World, cell
 HOUR = timedelta(hours=1)
 NOW = datetime(2025, 3, 9, 3, 12, 7, tzinfo=UTC)
 THIS = datetime(2025, 3, 9, 3, tzinfo=UTC)
-NONE = [0] * (len(SECONDS) + 1)
+NONE = [0] * (len(LATENCY_BOUNDS_S) + 1)
 
 
 def buckets(**counts: int) -> list[int]:
     """`b3=2`: two in the fourth bucket."""
-    return [counts.get(f"b{place}", 0) for place in range(len(SECONDS) + 1)]
+    return [counts.get(f"b{place}", 0) for place in range(len(LATENCY_BOUNDS_S) + 1)]
 
 
 async def put(
@@ -63,7 +63,7 @@ async def test_medians_made_by_the_database_are_those_that_charts_show(world: Wo
     )
     for back, counts in enumerate(reversed(cases)):
         await put(engine, "alpha", "native_tools", "here", THIS - back * HOUR, counts)
-    wanted = [quantile(SECONDS, counts, 0.5) for counts in cases]
+    wanted = [quantile(LATENCY_BOUNDS_S, counts, 0.5) for counts in cases]
     assert (await medians(engine))["alpha"][-len(cases) :] == tuple(pytest.approx(one.seconds) for one in wanted if one)
 
 
@@ -78,7 +78,7 @@ async def test_required_contracts_are_taken_together_and_others_left_out(world: 
     await put(engine, "alpha", "native_tools", "here", THIS, buckets(b0=1))
     await put(engine, "alpha", "agent_turn", "here", THIS, buckets(b3=3))
     await put(engine, "alpha", "parallel_tool_calls", "here", THIS, buckets(b9=99))
-    wanted = quantile(SECONDS, buckets(b0=1, b3=3), 0.5)
+    wanted = quantile(LATENCY_BOUNDS_S, buckets(b0=1, b3=3), 0.5)
     assert wanted is not None
     assert (await medians(engine))["alpha"][-1] == pytest.approx(wanted.seconds)
 

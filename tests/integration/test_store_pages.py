@@ -8,9 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service import metrics
-from service.model import Outcome, Span, Status
-from service.store.rollup import SECONDS
+from service.model import LATENCY_BOUNDS_S, Outcome, Span, Status
 from tests.integration.test_store import MINUTE, World, cell
 
 HOUR = 60 * MINUTE
@@ -32,10 +30,6 @@ def bucket(span: Span) -> list[int]:
     return [place for place, number in enumerate(span.first_token) if number]
 
 
-def test_the_web_draws_the_buckets_that_the_store_counts() -> None:
-    assert metrics.SECONDS == SECONDS
-
-
 async def test_verdicts_are_counted_by_spans_and_empty_spans_are_left_out(world: World) -> None:
     for minutes, status in (
         (0, Status.TOOLS_SUPPORTED),
@@ -51,7 +45,7 @@ async def test_verdicts_are_counted_by_spans_and_empty_spans_are_left_out(world:
         (12, {Outcome.UNPROVEN: 1}),
     ]
     assert [bucket(span) for span in found] == [[1], [1], [1]]
-    assert all(len(span.duration) == len(SECONDS) + 1 and sum(span.duration) for span in found)
+    assert all(len(span.duration) == len(LATENCY_BOUNDS_S) + 1 and sum(span.duration) for span in found)
     assert await world.store.spans("alpha", "agent_turn", START, START + HOUR, 4 * MINUTE) == []
     assert await world.store.spans("beta", "native_tools", START, START + HOUR, 4 * MINUTE) == []
 
@@ -64,7 +58,7 @@ async def test_whole_hours_come_from_the_sums_and_say_the_same(world: World) -> 
     await world.store.roll_up()
     by_hours = await world.store.spans(*asked, 2 * HOUR)
     assert [((span.start - START) // HOUR, counts(span), bucket(span)) for span in by_hours] == [
-        (0, {Outcome.PROVEN: 3}, [0, len(SECONDS)]),
+        (0, {Outcome.PROVEN: 3}, [0, len(LATENCY_BOUNDS_S)]),
         (2, {Outcome.PROVEN: 1}, [2]),
     ]
     raw = await world.store.spans("alpha", "native_tools", START, START + 4 * HOUR, 2 * HOUR + timedelta(seconds=1))

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
-from service.metrics import SECONDS
-from service.model import Span
+from service.model import LATENCY_BOUNDS_S, Span
 from service.web.charts import LatencyPoint, Slot
 
 SLOTS = 90
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NOTHING = (0,) * (len(SECONDS) + 1)
+_NOTHING = (0,) * (len(LATENCY_BOUNDS_S) + 1)
 
 
 @dataclass(frozen=True)
