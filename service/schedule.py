@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,8 @@ JOB_LIMIT_S = 300.0
 _OF_INTERVAL = 0.1
 _RETRY_S = 1.0
 _HELD_UP_S = 0.2
+_TURNS_S = 0.1
+"""Within this time a process wakes late at random: replicas that sleep until the same cell is due take turns."""
 _DISPATCH = "dispatch"
 FAULTS = EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
 
@@ -292,8 +295,11 @@ class Schedule:
         if self._superseded:
             return LONGEST_SLEEP_S
         seconds = await self._store.seconds_to_next_due(self._location)
-        # Something is due and wasn't given to us: a limit holds it, or another replica was faster.
-        return LONGEST_SLEEP_S if seconds is None else max(seconds, _HELD_UP_S if not claims else 0.01)
+        if seconds is None:
+            return LONGEST_SLEEP_S
+        if not seconds and not claims:  # something is due and wasn't given to us: a limit holds it
+            seconds = _HELD_UP_S
+        return seconds + random.uniform(0, _TURNS_S)  # noqa: S311
 
     def _begin(self, claim: Claim, since: Moment) -> None:
         route = self._routes.get(claim.route_id)

@@ -535,3 +535,23 @@ class TestWatchdog:
         await turns()
         assert works.schedule.faults() == ["nothing saves verdicts any more"]
         await works.schedule.drain(0)
+
+
+@pytest.mark.parametrize("lot", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("due_in", "slept"),
+    [
+        pytest.param(3.0, 3.0, id="until the next cell is due"),
+        pytest.param(0.02, 0.02, id="however soon that is: who came too late isn't put off"),
+        pytest.param(0.0, 0.2, id="longer where a limit holds what is due"),
+    ],
+)
+async def test_replicas_that_sleep_until_the_same_cell_is_due_draw_lots(
+    monkeypatch: pytest.MonkeyPatch, lot: float, due_in: float, slept: float
+) -> None:
+    async def seconds(location: str) -> float:
+        return due_in
+
+    monkeypatch.setattr("service.schedule.random.uniform", lambda low, high: low + lot * (high - low))
+    works = Works(Shelf(seconds_to_next_due=seconds))
+    assert await works.schedule._claim_and_start() == pytest.approx(slept + 0.1 * lot)

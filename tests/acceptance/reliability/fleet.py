@@ -70,6 +70,11 @@ class Found:
         )
 
 
+def busy(peer: Peer, key: str) -> bool:
+    """Whether a request with this key waits for its answer."""
+    return any(asked.key == key and asked.ended is None for asked in peer.log[-1000:])
+
+
 async def storm(server: Server, folder: Path, size: Size) -> Found:
     ids = [f"cell-{n}" for n in range(size.cells)]
     few = [f"few-{n}" for n in range(size.limited)]
@@ -89,6 +94,7 @@ async def storm(server: Server, folder: Path, size: Size) -> Found:
             for victim in cycle(fleet):
                 if time.monotonic() > storm_from + size.storm_s:
                     break
+                await until(lambda key=f"key-of-{victim.name}": busy(peer, key))  # else there is nothing to take over
                 victim.kill()
                 kills += 1
                 victim.start()
