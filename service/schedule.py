@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -44,8 +43,7 @@ JOB_LIMIT_S = 300.0
 _OF_INTERVAL = 0.1
 _RETRY_S = 1.0
 _HELD_UP_S = 0.2
-_TURNS_S = 0.1
-"""Within this time a process wakes late at random: replicas that sleep until the same cell is due take turns."""
+_SHORTEST_SLEEP_S = 0.01
 _DISPATCH = "dispatch"
 FAULTS = EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
 
@@ -280,7 +278,7 @@ class Schedule:
         if free <= 0 or self._draining or self._saver.unsaved >= MOST_UNSAVED:
             return LONGEST_SLEEP_S
         expired_before, asked = self._store.leases_expired, suspended_clock()
-        claims = await self._store.claim(self._location, self._config_hash, free)
+        claims = await self._store.claim(self._location, self._config_hash, free, self._id)
         if taken_over := self._store.leases_expired - expired_before:
             self._metrics.leases_expired(taken_over)
             log.warning("took over cells whose prober did not come back", action="lease_expired", cells=taken_over)
@@ -294,12 +292,12 @@ class Schedule:
             return LONGEST_SLEEP_S  # the next probe to end wakes us
         if self._superseded:
             return LONGEST_SLEEP_S
-        seconds = await self._store.seconds_to_next_due(self._location)
+        seconds = await self._store.seconds_to_next_due(self._location, self._config_hash, self._id)
         if seconds is None:
             return LONGEST_SLEEP_S
         if not seconds and not claims:  # something is due and wasn't given to us: a limit holds it
-            seconds = _HELD_UP_S
-        return seconds + random.uniform(0, _TURNS_S)  # noqa: S311
+            return _HELD_UP_S
+        return max(seconds, _SHORTEST_SLEEP_S)
 
     def _begin(self, claim: Claim, since: Moment) -> None:
         route = self._routes.get(claim.route_id)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Row, ScalarSelect, extract, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
@@ -13,31 +14,39 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import AskedNow, Claim
 from service.pacing import DEADLINES_A_PROBE
-from service.store import limits, pauses, spends
+from service.store import limits, pauses, probers, spends
 from service.store.tables import cells, configurations, latest, schedule, waits
 
 LEASE_MARGIN_S = 30.0
+LEFT_TO_ANOTHER_S = 1.0
+"""For this long a due cell is left to the prober that it falls to; then anyone may ask it."""
 
 _now = func.statement_timestamp()
+
+# An asking falls to one of the probers at work by its due time, whose microseconds are as good as a lot: they share
+# evenly however fast each of them wakes, and don't get in each other's way.
+_MINE = "(schedule.cell_id + (extract(epoch FROM schedule.next_due_at) * 1000000)::bigint) % :probers = :place"
+_CLAIMABLE_FROM = f"next_due_at + make_interval(secs => CASE WHEN {_MINE} THEN 0 ELSE :left_to_another END)"
 
 # Ranked within each limit, the quick ones last, so that what the limit leaves goes to the longest due; a cell that one
 # of its two limits has no room for takes no place before the other. Quick ones that a limit holds back are dropped.
 # Locked only then, with the conditions said again, because another replica may have been faster.
 _CLAIM = text(
-    """
+    f"""
     WITH room AS MATERIALIZED (
       SELECT * FROM unnest(:scopes ::text[], :names ::text[], :probes ::int[], :requests ::int[])
         AS room (scope, name, probes, requests)
     ), due AS (
-      SELECT s.cell_id, s.quick, s.next_due_at, c.provider, c.host, c.max_requests,
+      SELECT schedule.cell_id, quick, next_due_at, c.provider, c.host, c.max_requests,
              p.probes AS p_probes, p.requests AS p_requests, h.probes AS h_probes, h.requests AS h_requests,
              coalesce(p.probes > 0 AND p.requests >= c.max_requests, true) AS provider_has_room,
              coalesce(h.probes > 0 AND h.requests >= c.max_requests, true) AS host_has_room
-      FROM schedule s JOIN cells c ON c.id = s.cell_id
+      FROM schedule JOIN cells c ON c.id = schedule.cell_id
       LEFT JOIN room p ON p.scope = 'provider' AND p.name = c.provider
       LEFT JOIN room h ON h.scope = 'host' AND h.name = c.host
-      WHERE c.location = :location AND c.active AND s.next_due_at <= statement_timestamp()
-        AND (s.leased_until IS NULL OR s.leased_until < statement_timestamp())
+      WHERE c.location = :location AND c.active
+        AND next_due_at <= statement_timestamp() AND {_CLAIMABLE_FROM} <= statement_timestamp()
+        AND (leased_until IS NULL OR leased_until < statement_timestamp())
         AND NOT EXISTS (
           SELECT FROM waits w
           WHERE w.provider = c.provider AND w.host = c.host AND w.credential = c.credential
@@ -77,7 +86,7 @@ _CLAIM = text(
     RETURNING schedule.cell_id, schedule.lease_id, schedule.leased_until, schedule.next_due_at, taken.taken_over,
       c.route_id, c.contract, c.location, c.fingerprint, c.provider, c.host, c.max_requests,
       r.tokens_per_day, r.requests_per_day, statement_timestamp() AS claimed_at
-    """
+    """  # noqa: S608 (made of constants)
 )
 
 
@@ -89,18 +98,25 @@ class Claimed:
     taken_over: int = 0
 
 
-async def claim(connection: AsyncConnection, location: str, config_hash: str, slots: int) -> Claimed:
+async def claim(
+    connection: AsyncConnection, location: str, config_hash: str, slots: int, prober: UUID | None = None
+) -> Claimed:
     """Up to `slots` due cells, longest due first, within the limits; none when another configuration is active.
 
-    A claim that isn't to be sent says why in `unsent`: its budget is spent, or a pause stops it.
+    Of what fell due within `LEFT_TO_ANOTHER_S`, only what falls to `prober`, if that is among those at work. A claim
+    that isn't to be sent says why in `unsent`: its budget is spent, or a pause stops it.
     """
     rooms = await limits.rooms(connection, location)
+    share = await probers.share(connection, location, config_hash, prober)
     result = await connection.execute(
         _CLAIM,
         {
             "location": location,
             "hash": config_hash,
             "slots": slots,
+            "probers": share.probers,
+            "place": share.place,
+            "left_to_another": LEFT_TO_ANOTHER_S,
             "deadlines": DEADLINES_A_PROBE,
             "margin": LEASE_MARGIN_S,
             "scopes": [room.scope for room in rooms],
@@ -140,14 +156,18 @@ def _claim(row: Row[Any], unsent: str | None) -> Claim:
     )
 
 
-async def seconds_to_next_due(connection: AsyncConnection, location: str) -> float | None:
-    """Seconds until a cell may be claimed, 0 when one may now (a limit apart), None without any cell. Leases and waits
-    are waited for."""
-    claimable_at: Any = func.min(func.greatest(schedule.c.next_due_at, schedule.c.leased_until, _waited_for()))
+async def seconds_to_next_due(
+    connection: AsyncConnection, location: str, config_hash: str, prober: UUID | None = None
+) -> float | None:
+    """Seconds until `prober` may claim a cell, 0 when it may now (a limit apart), None without any cell. Leases and
+    waits are waited for."""
+    share = await probers.share(connection, location, config_hash, prober)
+    claimable_at: Any = func.min(func.greatest(text(_CLAIMABLE_FROM), schedule.c.leased_until, _waited_for()))
     seconds = await connection.scalar(
         select(extract("epoch", claimable_at - _now))
         .join_from(schedule, cells, cells.c.id == schedule.c.cell_id)
-        .where(cells.c.location == location, cells.c.active)
+        .where(cells.c.location == location, cells.c.active),
+        {"probers": share.probers, "place": share.place, "left_to_another": LEFT_TO_ANOTHER_S},
     )
     return None if seconds is None else max(0.0, float(seconds))
 

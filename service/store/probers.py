@@ -15,6 +15,8 @@ from service.store.tables import configurations
 from service.store.tables import probers as table
 
 HEARD_OF_WITHIN = timedelta(minutes=1)
+AT_WORK_WITHIN = timedelta(seconds=15)
+"""Without a sign of life for longer than this, a prober has no part in what falls due."""
 _now = func.statement_timestamp()
 
 
@@ -32,6 +34,17 @@ class Sign:
     spooled: int = 0
 
 
+@dataclass(frozen=True)
+class Share:
+    """The part of a prober in the work of its location: it is the one at `place`, from 0, of so many `probers`."""
+
+    place: int
+    probers: int
+
+
+ALL = Share(place=0, probers=1)
+
+
 async def tell(connection: AsyncConnection, sign: Sign) -> None:
     """Write down that this process is alive."""
     values = vars(sign)
@@ -43,6 +56,18 @@ async def tell(connection: AsyncConnection, sign: Sign) -> None:
 async def leave(connection: AsyncConnection, id: UUID) -> None:
     """This process stops, and says so."""
     await connection.execute(delete(table).where(table.c.id == id))
+
+
+async def share(connection: AsyncConnection, location: str, config_hash: str, prober: UUID | None) -> Share:
+    """What part falls to `prober`; all of it, if it isn't among those at work."""
+    at_work = await connection.scalars(
+        select(table.c.id)
+        .where(table.c.location == location, table.c.probes, ~table.c.superseded, table.c.config_hash == config_hash)
+        .where(table.c.seen_at > _now - AT_WORK_WITHIN)
+        .order_by(table.c.id)
+    )
+    ids = at_work.all()
+    return Share(ids.index(prober), len(ids)) if prober in ids else ALL
 
 
 async def heard_of(connection: AsyncConnection) -> list[ProberRow]:

@@ -83,11 +83,11 @@ class Store:
         async with self._engine.begin() as connection:
             await cells.sync(connection, location, config_hash, route_rows, wanted, limited)
 
-    async def claim(self, location: str, config_hash: str, slots: int) -> list[Claim]:
-        """Lease up to `slots` due cells of `location`, longest due first, for three deadlines and 30 s; none while
-        another configuration is active there."""
+    async def claim(self, location: str, config_hash: str, slots: int, prober: UUID | None = None) -> list[Claim]:
+        """Lease up to `slots` due cells of `location` that fall to `prober`, longest due first, for three deadlines and
+        30 s; none while another configuration is active there. See `claims.claim`."""
         async with self._engine.begin() as connection:
-            claimed = await claims.claim(connection, location, config_hash, slots)
+            claimed = await claims.claim(connection, location, config_hash, slots, prober)
         self.leases_expired += claimed.taken_over
         return list(claimed.claims)
 
@@ -112,10 +112,10 @@ class Store:
         async with self._engine.begin() as connection:
             await probers.leave(connection, prober)
 
-    async def seconds_to_next_due(self, location: str) -> float | None:
-        """Seconds until a cell of `location` may be claimed; None without any cell."""
+    async def seconds_to_next_due(self, location: str, config_hash: str, prober: UUID | None = None) -> float | None:
+        """Seconds until `prober` may claim a cell of `location`; None without any cell."""
         async with self._engine.begin() as connection:
-            return await claims.seconds_to_next_due(connection, location)
+            return await claims.seconds_to_next_due(connection, location, config_hash, prober)
 
     async def release(self, claimed: Sequence[Claim], cancelled: Sequence[Verdict] = ()) -> None:
         """Give leases back without a verdict: the cells are due again at once. What `cancelled` ones used up counts."""

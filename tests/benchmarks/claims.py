@@ -64,7 +64,7 @@ async def measure(url: str, *, cells: int, limits: int, rounds: int, one_in: int
             claims = await world.store.claim(HERE, HASH, SLOTS)
             claiming.append((time.perf_counter() - begun) * 1000)
             begun = time.perf_counter()
-            await world.store.seconds_to_next_due(HERE)
+            await world.store.seconds_to_next_due(HERE, HASH)
             waking.append((time.perf_counter() - begun) * 1000)
             assert claims
             await world.store.save(

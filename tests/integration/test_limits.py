@@ -287,7 +287,7 @@ class TestWaits:
     async def test_it_is_kept_up_to_an_hour_and_slept_through(self, world: World, asked_s: float, kept_s: int) -> None:
         await world.sync(*many(3))
         await self.asked_to_wait(world, asked_s)
-        seconds = await world.store.seconds_to_next_due(HERE)
+        seconds = await world.store.seconds_to_next_due(HERE, HASH)
         assert seconds is not None
         assert kept_s - 30 < seconds <= kept_s + 2
         assert await world.store.claim(HERE, HASH, 9) == []
@@ -314,7 +314,7 @@ class TestWaits:
         long_ago = claim.claimed_at - timedelta(minutes=50)  # the database was away since
         answer = verdict(claim, Status.RATE_LIMITED, retry_after_s=3000, started_at=long_ago, observed_at=long_ago)
         await world.store.save([(claim, answer)])
-        seconds = await world.store.seconds_to_next_due(HERE)
+        seconds = await world.store.seconds_to_next_due(HERE, HASH)
         assert seconds is not None
         assert seconds < 200
 

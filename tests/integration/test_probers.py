@@ -107,3 +107,79 @@ class TestConfigurations:
         assert await world.store.claim(HERE, OTHER, 9) == []
         await world.store.release([claim])
         assert len(await world.store.claim(HERE, OTHER, 9)) == 1
+
+
+class TestShares:
+    """What falls due is left for a second to the prober that it falls to."""
+
+    async def due(self, world: World, ago_s: float) -> None:
+        """Make each cell due at a moment of its own, so long ago and up to a millisecond more."""
+        await world.sql(
+            "UPDATE schedule SET next_due_at = now() - make_interval(secs => :ago + 0.001 * random())", ago=ago_s
+        )
+
+    async def fleet(self, world: World, cells: int, *signs: Sign) -> None:
+        await world.sync(*(cell(f"r{n}") for n in range(cells)))
+        for one in signs:
+            await world.store.tell(one)
+
+    async def test_probers_at_work_share_what_falls_due_evenly_however_late_each_comes(self, world: World) -> None:
+        signs = [sign() for _ in range(3)]
+        await self.fleet(world, 300, *signs)
+        await self.due(world, 0.1)
+        taken = [len(await world.store.claim(HERE, HASH, 999, one.id)) for one in signs]
+        assert sum(taken) == 300
+        assert all(50 < count < 150 for count in taken)  # six deviations of chance
+
+    async def test_they_take_turns_at_a_cell(self, world: World) -> None:
+        signs = [sign(), sign()]
+        await self.fleet(world, 1, *signs)
+        askers = set()
+        for _ in range(64):
+            await self.due(world, 0.1)
+            for one in signs:
+                for claim in await world.store.claim(HERE, HASH, 1, one.id):
+                    askers.add(one.id)
+                    await world.store.release([claim])
+        assert askers == {one.id for one in signs}
+
+    async def test_what_its_prober_left_for_a_second_anyone_may_ask(self, world: World) -> None:
+        signs = [sign(), sign()]
+        await self.fleet(world, 40, *signs)
+        await self.due(world, 0.1)
+        mine = len(await world.store.claim(HERE, HASH, 99, signs[0].id))
+        seconds = await world.store.seconds_to_next_due(HERE, HASH, signs[0].id)
+        assert seconds is not None
+        assert 0.5 < seconds <= 0.9
+        await world.sql("UPDATE schedule SET next_due_at = next_due_at - interval '1 second'")
+        assert await world.store.seconds_to_next_due(HERE, HASH, signs[0].id) == 0
+        assert 0 < mine < 40
+        assert len(await world.store.claim(HERE, HASH, 99, signs[0].id)) == 40 - mine
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param(sign("there"), id="in another location"),
+            pytest.param(replace(sign(), probes=False), id="that only serves pages"),
+            pytest.param(replace(sign(), superseded=True), id="that stopped claiming"),
+            pytest.param(sign(config_hash=OTHER), id="of another configuration"),
+        ],
+    )
+    async def test_nothing_falls_to_a_process(self, world: World, other: Sign) -> None:
+        me = sign()
+        await self.fleet(world, 40, me, other)
+        await self.due(world, 0.1)
+        assert len(await world.store.claim(HERE, HASH, 99, me.id)) == 40
+
+    async def test_nothing_falls_to_one_that_has_gone_silent(self, world: World) -> None:
+        me, silent = sign(), sign()
+        await self.fleet(world, 40, silent)
+        await world.pass_time(timedelta(seconds=16))
+        await world.store.tell(me)
+        await self.due(world, 0.1)
+        assert len(await world.store.claim(HERE, HASH, 99, me.id)) == 40
+
+    async def test_one_that_is_not_at_work_takes_whatever_is_due(self, world: World) -> None:
+        await self.fleet(world, 40, sign(), sign())
+        await self.due(world, 0.1)
+        assert len(await world.store.claim(HERE, HASH, 99, sign().id)) == 40

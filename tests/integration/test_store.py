@@ -244,7 +244,7 @@ class TestSync:
         await world.sync(cell(interval=timedelta(hours=20)))
         await world.sql("UPDATE schedule SET next_due_at = now() + interval '10 hours'")
         await world.sync(cell(interval=MINUTE))
-        assert await world.store.seconds_to_next_due(HERE) <= 60  # type: ignore[operator]
+        assert await world.store.seconds_to_next_due(HERE, HASH) <= 60  # type: ignore[operator]
 
     async def test_the_same_configuration_again_changes_nothing(self, world: World) -> None:
         await world.sync(cell(), cell("beta"))
@@ -272,7 +272,7 @@ class TestSync:
             ("alpha", "there"),
         }
         assert [claim.location for claim in await world.claim(location="there")] == ["there"]
-        assert await world.store.seconds_to_next_due("nowhere") is None
+        assert await world.store.seconds_to_next_due("nowhere", HASH) is None
         with pytest.raises(ValueError, match="another location than here"):
             await world.sync(there)
 
@@ -326,7 +326,7 @@ class TestClaims:
         claim = await world.claim_one()
         until = await world.value("SELECT leased_until FROM schedule")
         assert until - claim.claimed_at == timedelta(seconds=90)
-        assert 80 < await world.store.seconds_to_next_due(HERE) <= 90  # type: ignore[operator]
+        assert 80 < await world.store.seconds_to_next_due(HERE, HASH) <= 90  # type: ignore[operator]
 
     async def test_an_ended_lease_is_taken_over_and_counted(self, world: World) -> None:
         await world.sync(cell())
@@ -428,7 +428,7 @@ class TestSchedule:
     ) -> None:
         await world.sync(cell())
         await world.ask(Status.RATE_LIMITED, retry_after_s=wait_s)
-        seconds = await world.store.seconds_to_next_due(HERE)
+        seconds = await world.store.seconds_to_next_due(HERE, HASH)
         assert seconds is not None
         assert least_s <= seconds <= most_s
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from prometheus_client import generate_latest
@@ -38,6 +38,7 @@ class Shelf:
         self.asked = asyncio.Event()
         self.claims = list(claims)
         self.claimed_for: list[tuple[str, str, int]] = []
+        self.probers: set[UUID | None] = set()
         self.released: list[Claim] = []
         self.cancelled: list[Verdict] = []
         self.signs: list[Sign] = []
@@ -45,13 +46,15 @@ class Shelf:
         self.done: list[Any] = []
         self.__dict__ |= replaced
 
-    async def claim(self, location: str, config_hash: str, slots: int) -> list[Claim]:
+    async def claim(self, location: str, config_hash: str, slots: int, prober: UUID | None = None) -> list[Claim]:
         self.asked.set()
+        self.probers.add(prober)
         self.claimed_for.append((location, config_hash, slots))
         claims, self.claims = self.claims[:slots], self.claims[slots:]
         return claims
 
-    async def seconds_to_next_due(self, location: str) -> float | None:
+    async def seconds_to_next_due(self, location: str, config_hash: str, prober: UUID | None = None) -> float | None:
+        self.probers.add(prober)
         return 0.0 if self.claims else None
 
     async def release(self, claims: list[Claim], cancelled: Sequence[Verdict] = ()) -> None:
@@ -178,7 +181,7 @@ async def turns(number: int = 20) -> None:
 
 class TestDispatch:
     async def test_it_follows_dispatch_however_late_the_loop_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def busy(location: str) -> float:
+        async def busy(*_: Any) -> float:
             asyncio.get_running_loop().call_soon(time.sleep, 0.03)
             return 0.0
 
@@ -537,21 +540,29 @@ class TestWatchdog:
         await works.schedule.drain(0)
 
 
-@pytest.mark.parametrize("lot", [0.0, 1.0])
 @pytest.mark.parametrize(
-    ("due_in", "slept"),
+    ("claims", "due_in", "slept"),
     [
-        pytest.param(3.0, 3.0, id="until the next cell is due"),
-        pytest.param(0.02, 0.02, id="however soon that is: who came too late isn't put off"),
-        pytest.param(0.0, 0.2, id="longer where a limit holds what is due"),
+        pytest.param([], 3.0, 3.0, id="until the next cell is due"),
+        pytest.param([], 0.02, 0.02, id="however soon that is"),
+        pytest.param([claim()], 0.0, 0.01, id="shortly where more may be due"),
+        pytest.param([], 0.0, 0.2, id="longer where a limit holds what is due"),
     ],
 )
-async def test_replicas_that_sleep_until_the_same_cell_is_due_draw_lots(
-    monkeypatch: pytest.MonkeyPatch, lot: float, due_in: float, slept: float
+async def test_a_dispatch_sleeps_until_there_is_something_to_claim(
+    claims: list[Claim], due_in: float, slept: float
 ) -> None:
-    async def seconds(location: str) -> float:
+    async def seconds(*_: Any) -> float:
         return due_in
 
-    monkeypatch.setattr("service.schedule.random.uniform", lambda low, high: low + lot * (high - low))
-    works = Works(Shelf(seconds_to_next_due=seconds))
-    assert await works.schedule._claim_and_start() == pytest.approx(slept + 0.1 * lot)
+    works = Works(Shelf(*claims, seconds_to_next_due=seconds))
+    assert await works.schedule._claim_and_start() == slept
+    for task in works.schedule._running:
+        task.cancel()
+
+
+async def test_a_process_claims_under_the_name_that_its_signs_of_life_bear() -> None:
+    works = Works(Shelf())
+    await works.schedule._tell()
+    await works.schedule._claim_and_start()
+    assert works.store.probers == {sign.id for sign in works.store.signs}
