@@ -110,7 +110,6 @@ async def _follow(
             routes.c.tokens_per_day,
             routes.c.requests_per_day,
             latest.c.standing,
-            latest.c.last_observed_at,
             latest.c.confirmed,
             func.statement_timestamp().label("now"),
         )
@@ -165,27 +164,23 @@ async def _steps(
     """What each verdict does, in the order of their times; several of one cell follow upon each other."""
     standing = {cell_id: row.standing for cell_id, row in configured.items()}
     confirmed = {cell_id: confirmed_of(row.confirmed) for cell_id, row in configured.items()}
-    newest = {cell_id: row.last_observed_at for cell_id, row in configured.items()}
     steps = []
     for claim, verdict in new:
         row, old, state = configured[claim.cell_id], standing[claim.cell_id], confirmed[claim.cell_id]
         current = verdict.fingerprint == row.fingerprint
-        latest_yet = newest[claim.cell_id] is None or newest[claim.cell_id] < verdict.observed_at
         stands = (
             current
             and verdict.outcome is not Outcome.UNPROVEN
             and (old is None or datetime.fromisoformat(old["observed_at"]) < verdict.observed_at)
         )
         change, quick = None, False
-        if current and latest_yet:
+        if current:
             mark = mark_of(verdict)
             again = await _judged_again(connection, state.grounds if to_judge_again(state, mark) else None, mark)
             state, change = confirm(state, mark, again)
             quick = bool(row.required) and wants_quick_reprobe(state, mark)
         if stands:
             standing[claim.cell_id] = standing_values(verdict)
-        if latest_yet:
-            newest[claim.cell_id] = verdict.observed_at
         confirmed[claim.cell_id] = state
         steps.append(Step(claim, verdict, row, stands, old, standing[claim.cell_id], state, change, quick))
     return steps

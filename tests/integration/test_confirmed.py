@@ -135,6 +135,18 @@ class TestTransitions:
         assert await kinds(world) == ["first"]
         assert row.counts[Outcome.UNAVAILABLE] == 2
 
+    async def test_a_late_verdict_counts_when_nothing_that_counts_is_newer(self, world: World) -> None:
+        await ask(world, PROVEN, FAILED)
+        held_up = await world.claim_one()
+        await world.end_leases()
+        await ask(world, Status.OWN_NETWORK)
+        late = verdict(held_up, FAILED, observed_at=held_up.claimed_at)
+        assert await world.store.save([(held_up, late)]) == {late.id}
+        assert await kinds(world) == ["first", "regression"]
+        row = await world.row()
+        assert row.standing is not None
+        assert row.standing.id == late.id
+
 
 class TestAskings:
     @pytest.mark.parametrize("before", [[], [PROVEN], [PROVEN, FAILED, FAILED]], ids=["never", "proven", "regressed"])
