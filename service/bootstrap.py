@@ -23,6 +23,7 @@ import uvicorn
 import uvloop
 
 from service.clock import suspended_clock
+from service.clockwork import Clockwork, Job
 from service.config import Config, cells, route_rows
 from service.contracts import CONTRACTS
 from service.database import DatabaseUnavailable, open_database, upgrade
@@ -30,7 +31,7 @@ from service.metrics import ProcessMetrics
 from service.probe import Prober
 from service.reload import POLL_S, Reload
 from service.saver import Saver
-from service.schedule import Clockwork, Job, Schedule
+from service.schedule import Schedule
 from service.spool import Spool
 from service.store import Board, Store
 from service.store.errors import DATABASE_ERRORS

@@ -1,4 +1,4 @@
-"""APScheduler and nothing but: the clockwork that claims due cells and has them probed, and cares for the rest.
+"""What is done when: due cells are claimed and probed, and the rest is cared for.
 
 Due times live in PostgreSQL. A dispatch wakes for the next due cell, takes as many cells as there are free slots, and
 starts a probe for each; finished verdicts go to the saver. No transaction is open while a probe runs.
@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Mapping
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from service.clock import suspended_clock
+from service.clockwork import FURTHEST_S, Clockwork, Job
 from service.config import credentials
 from service.metrics import ProcessMetrics
 from service.model import Claim, Route, Status, Verdict
@@ -30,7 +27,6 @@ from service.store.errors import DATABASE_ERRORS
 
 SLOTS = 256
 """Probes under way at once in one process."""
-LONGEST_SLEEP_S = 5.0
 MOST_UNSAVED = 4096
 """Finished verdicts that wait for the database; beyond it nothing more is asked."""
 RETENTION = timedelta(days=30)
@@ -39,101 +35,13 @@ TRANSITIONS_KEPT = timedelta(days=400)
 HOUSEKEEPING_S = 3600.0
 STUCK_S = 60.0
 GIVE_BACK_LIMIT_S = 5.0
-JOB_LIMIT_S = 300.0
 _OF_INTERVAL = 0.1
 _RETRY_S = 1.0
 _HELD_UP_S = 0.2
 _SHORTEST_SLEEP_S = 0.01
 _DISPATCH = "dispatch"
-FAULTS = EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
 
 log = structlog.get_logger("routeproof.schedule")
-
-
-@dataclass(frozen=True)
-class Job:
-    """Something that is done every so often, `every` in seconds, and must not hang."""
-
-    name: str
-    every: float
-    work: Callable[[], Awaitable[None]]
-
-    @property
-    def overdue_after(self) -> float:
-        """Seconds without an end of it after which something is wrong."""
-        return 3 * self.every + JOB_LIMIT_S
-
-
-class Clockwork:
-    """Runs jobs, each in turn with itself, and notices when one doesn't come to its end."""
-
-    def __init__(self, metrics: ProcessMetrics, jobs: tuple[Job, ...]) -> None:
-        self._metrics = metrics
-        self._jobs = jobs
-        self._done_at: dict[str, float] = {}
-        self._stopped = False
-        self._minding: asyncio.Task[None] | None = None
-        self.scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
-        )
-
-    def start(self) -> None:
-        """Begin: every job runs at once for the first time."""
-        self.scheduler.add_listener(self._missed, FAULTS)
-        started, first = suspended_clock(), datetime.now(UTC)
-        for job in self._jobs:
-            self._done_at[job.name] = started
-            self.scheduler.add_job(
-                self._do, "interval", args=[job], seconds=job.every, id=job.name, next_run_time=first
-            )
-        self.scheduler.start()
-        self._minding = asyncio.create_task(self._mind_the_clock())
-
-    def stop(self) -> None:
-        """End it; what runs is cancelled."""
-        self._stopped = True
-        if self._minding is not None:
-            self._minding.cancel()
-        self.scheduler.shutdown(wait=False)
-
-    def faults(self) -> list[str]:
-        """The jobs that have not come to their end for too long."""
-        now = suspended_clock()
-        silent = [(job, now - self._done_at.get(job.name, now)) for job in self._jobs]
-        return [f"{job.name} has not come to its end for {s:.0f} s" for job, s in silent if s > job.overdue_after]
-
-    async def _mind_the_clock(self) -> None:
-        """APScheduler plans by the time of the day: a clock that is set back would put off everything until it is that
-        time again. What is planned further ahead than it ever is runs at once."""
-        spans = {job.name: job.every for job in self._jobs}
-        while True:
-            await asyncio.sleep(1)
-            now = datetime.now(UTC)
-            for planned in self.scheduler.get_jobs():
-                span = timedelta(seconds=spans.get(planned.id, LONGEST_SLEEP_S) + 1)
-                if planned.next_run_time is not None and planned.next_run_time - now > span:
-                    log.warning("the clock was set back", action="clock_set_back", job=planned.id)
-                    planned.modify(next_run_time=now)
-
-    async def _do(self, job: Job) -> None:
-        try:
-            async with asyncio.timeout(JOB_LIMIT_S) as limit:  # a run that hung would be the last one
-                await job.work()
-        except DATABASE_ERRORS as error:
-            if not limit.expired():  # it came to its end: a database that is away isn't cured by a restart of ours
-                self._done_at[job.name] = suspended_clock()
-            self._metrics.database_error()
-            log.warning("a job failed", action="job_failed", job=job.name, error=type(error).__name__)
-        else:
-            self._done_at[job.name] = suspended_clock()
-            self._metrics.job_done(job.name)
-
-    def _missed(self, event: Any) -> None:
-        if self._stopped:  # the end of the clockwork cancels its runs
-            return
-        self._metrics.runs_missed()
-        error = getattr(event, "exception", None)
-        log.error("a run of the clockwork failed", action="run_missed", job=event.job_id, error=repr(error))
 
 
 class Schedule:
@@ -182,7 +90,7 @@ class Schedule:
         self._draining = False
         self._superseded = False
         self._dispatching = asyncio.Lock()
-        self._sleep = self._longest_sleep = LONGEST_SLEEP_S
+        self._sleep = self._longest_sleep = FURTHEST_S
         self._again = False
 
     @property
@@ -194,8 +102,8 @@ class Schedule:
         """What is probed from now on. Probes under way end as they began."""
         self._routes, self._config_hash = routes, config_hash
         # What is saved during a sleep may be due within it, when intervals are as short.
-        shortest = min((route.interval.total_seconds() for route in routes.values()), default=LONGEST_SLEEP_S)
-        self._longest_sleep = min(LONGEST_SLEEP_S, max(_OF_INTERVAL * shortest, _HELD_UP_S))
+        shortest = min((route.interval.total_seconds() for route in routes.values()), default=FURTHEST_S)
+        self._longest_sleep = min(FURTHEST_S, max(_OF_INTERVAL * shortest, _HELD_UP_S))
         self._superseded = False
         if self._saving is not None:
             self._wake_in(0)
@@ -203,7 +111,7 @@ class Schedule:
     def start(self) -> None:
         """Begin to claim and probe."""
         self._saving = asyncio.create_task(self._saver.run())
-        self._clockwork.scheduler.add_listener(self._plan_dispatch, EVENT_JOB_EXECUTED | FAULTS)
+        self._clockwork.after(_DISPATCH, self._plan_dispatch)
         self._clockwork.start()
         self._wake_in(0)
 
@@ -250,17 +158,13 @@ class Schedule:
         if self._dispatching.locked():
             self._again = True
         elif not self._draining:
-            at = datetime.now(UTC) + timedelta(seconds=seconds)
-            self._clockwork.scheduler.add_job(self._dispatch, "date", run_date=at, id=_DISPATCH, replace_existing=True)
+            self._clockwork.once(_DISPATCH, seconds, self._dispatch)
 
-    def _plan_dispatch(self, event: Any) -> None:
-        """Plan the next dispatch once the last one is put away: planned by itself, it could come due while APScheduler
-        still counts the last one as running, which drops it, and then nothing would ever be claimed again."""
-        if event.job_id == _DISPATCH:
-            self._wake_in(0 if self._again else min(self._sleep, self._longest_sleep))
+    def _plan_dispatch(self) -> None:
+        self._wake_in(0 if self._again else min(self._sleep, self._longest_sleep))
 
     async def _dispatch(self) -> None:
-        self._sleep, self._again = LONGEST_SLEEP_S, False
+        self._sleep, self._again = FURTHEST_S, False
         try:
             async with self._dispatching, asyncio.timeout(STUCK_S / 2):
                 self._sleep = await self._claim_and_start()
@@ -276,7 +180,7 @@ class Schedule:
         """Claim what fits and start it. Returns the seconds until there may be more to claim."""
         free = self._slots - len(self._running)
         if free <= 0 or self._draining or self._saver.unsaved >= MOST_UNSAVED:
-            return LONGEST_SLEEP_S
+            return FURTHEST_S
         expired_before, asked = self._store.leases_expired, suspended_clock()
         claims = await self._store.claim(self._location, self._config_hash, free, self._id)
         if taken_over := self._store.leases_expired - expired_before:
@@ -289,12 +193,12 @@ class Schedule:
         for claim in claims:
             self._begin(claim, Moment(claim.claimed_at, since))
         if len(claims) == free:
-            return LONGEST_SLEEP_S  # the next probe to end wakes us
+            return FURTHEST_S  # the next probe to end wakes us
         if self._superseded:
-            return LONGEST_SLEEP_S
+            return FURTHEST_S
         seconds = await self._store.seconds_to_next_due(self._location, self._config_hash, self._id)
         if seconds is None:
-            return LONGEST_SLEEP_S
+            return FURTHEST_S
         if not seconds and not claims:  # something is due and wasn't given to us: a limit holds it
             return _HELD_UP_S
         return max(seconds, _SHORTEST_SLEEP_S)

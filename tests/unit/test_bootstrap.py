@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from service.bootstrap import STALLED_S, _hangup, _Service, _signals
+from service.clockwork import Clockwork
 from service.metrics import ProcessMetrics
 from service.reload import Reload
-from service.schedule import Clockwork
 from service.transport import LoopLag
 
 
