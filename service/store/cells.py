@@ -1,20 +1,39 @@
-"""What is configured, written down: routes, cells, and the schedule of new and changed ones."""
+"""What is configured, written down: routes, cells, and the schedule of new and changed ones.
+
+However many there are, it takes a few statements: rows are handed over as one JSON array.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, case, func, or_, select, update
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Row,
+    TableValuedAlias,
+    any_,
+    case,
+    column,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Cell, Limit, RouteRow
 from service.pacing import somewhere_in
 from service.store import claims, limits
-from service.store.tables import Moment, cells, latest, routes, schedule
+from service.store.tables import cells, latest, routes, schedule
 
 _FIRST_PACE = timedelta(seconds=1)
 
@@ -45,7 +64,7 @@ async def sync(
     keyed = {(cell.route_id, cell.contract): cell for cell in wanted}
 
     gone = [row.id for key, row in present.items() if row.active and key not in keyed]
-    await connection.execute(update(cells).where(cells.c.id.in_(gone)).values(active=False))
+    await connection.execute(update(cells).where(_among(cells.c.id, gone)).values(active=False))
 
     old = [(present[key], cell) for key, cell in keyed.items() if key in present]
     await _hold(connection, [row.id for row, cell in old if _is_scheduled_anew(row, cell)])
@@ -61,7 +80,7 @@ async def sync(
     await _set_due(connection, _first_starts(starting, soonest, now))
     await _set_due(connection, [(cell_id, *[somewhere_in(now, cell.interval)] * 2) for cell_id, cell in regridded])
     changed = [row.id for row, cell in running if row.fingerprint != cell.fingerprint]
-    await connection.execute(update(schedule).where(schedule.c.cell_id.in_(changed)).values(next_due_at=now))
+    await connection.execute(update(schedule).where(_among(schedule.c.cell_id, changed)).values(next_due_at=now))
 
 
 def _first_starts(
@@ -92,38 +111,39 @@ def _shortest_intervals(wanted: Iterable[Cell]) -> dict[str, timedelta]:
 async def _put_routes(connection: AsyncConnection, rows: Sequence[RouteRow]) -> None:
     if not rows:
         return
-    names = tuple(field.name for field in fields(RouteRow) if field.name != "id")
-    put = insert(routes)
-    put = put.on_conflict_do_update(
-        index_elements=[routes.c.id],
-        set_={name: put.excluded[name] for name in names},
-        where=or_(*(routes.c[name].is_distinct_from(put.excluded[name]) for name in names)),
-    )
-    ordered = sorted(rows, key=lambda row: row.id)  # the same order everywhere, so that two locations don't deadlock
+    names = tuple(field.name for field in fields(RouteRow))
+    given = _given([routes.c[name] for name in names], [{**vars(row), "tags": list(row.tags)} for row in rows])
+    ordered = select(given).order_by(given.c.id)  # the same order everywhere, so that two locations don't deadlock
+    put = insert(routes).from_select(names, ordered)
+    changing = [name for name in names if name != "id"]
     await connection.execute(
-        put, [{"id": row.id, **{n: getattr(row, n) for n in names}, "tags": list(row.tags)} for row in ordered]
+        put.on_conflict_do_update(
+            index_elements=[routes.c.id],
+            set_={name: put.excluded[name] for name in changing},
+            where=or_(*(routes.c[name].is_distinct_from(put.excluded[name]) for name in changing)),
+        )
     )
 
 
 async def _insert(connection: AsyncConnection, added: Sequence[Cell]) -> list[tuple[int, Cell]]:
     if not added:
         return []
-    keys = [{"route_id": c.route_id, "contract": c.contract, "location": c.location, **_values(c)} for c in added]
-    returning = insert(cells).returning(cells.c.id, sort_by_parameter_order=True)
-    new = list(zip((await connection.scalars(returning, keys)).all(), added, strict=True))
-    await connection.execute(
-        insert(schedule).values(grid_at=func.now(), next_due_at=func.now()), [{"cell_id": i} for i, _ in new]
-    )
-    await connection.execute(insert(latest), [{"cell_id": i} for i, _ in new])
+    rows = [{**{name: getattr(cell, name) for name in _KEY}, **_values(cell)} for cell in added]
+    given = _given([cells.c[name] for name in rows[0]], rows)
+    put = insert(cells).from_select(list(rows[0]), select(given))
+    found = await connection.execute(put.returning(cells.c.id, *(cells.c[name] for name in _KEY)))
+    ids = {tuple(key): id for id, *key in found}
+    new = [(ids[tuple(getattr(cell, name) for name in _KEY)], cell) for cell in added]
+    await connection.execute(insert(latest).from_select(["cell_id"], select(func.unnest(_array(ids.values())))))
     return new
 
 
 async def _update(connection: AsyncConnection, changes: Sequence[tuple[Row[Any], Cell]]) -> None:
     if changes:
-        await connection.execute(
-            update(cells).where(cells.c.id == bindparam("cell")),
-            [{"cell": row.id, **_values(cell)} for row, cell in changes],
-        )
+        rows = [{"id": row.id, **_values(cell)} for row, cell in changes]
+        given = _given([cells.c[name] for name in rows[0]], rows)
+        changed = {name: given.c[name] for name in rows[0] if name != "id"}
+        await connection.execute(update(cells).where(cells.c.id == given.c.id).values(changed))
 
 
 def _is_scheduled_anew(row: Row[Any], cell: Cell) -> bool:
@@ -134,32 +154,53 @@ def _has_other_interval(row: Row[Any], cell: Cell) -> bool:
     return bool(row.interval_s != cell.interval.total_seconds())
 
 
-async def _hold(connection: AsyncConnection, cell_ids: Iterable[int]) -> None:
+async def _hold(connection: AsyncConnection, cell_ids: Collection[int]) -> None:
     """Lock schedule rows, all that will be written at once and in the order of a save, so that the two don't deadlock
     and the verdict of a save in progress doesn't stand when it is forgotten here."""
-    held = select(schedule.c.cell_id).where(schedule.c.cell_id.in_(list(cell_ids))).order_by(schedule.c.cell_id)
+    held = select(schedule.c.cell_id).where(_among(schedule.c.cell_id, cell_ids)).order_by(schedule.c.cell_id)
     await connection.execute(held.with_for_update())
 
 
-async def _forget_standing(connection: AsyncConnection, cell_ids: Iterable[int]) -> None:
+async def _forget_standing(connection: AsyncConnection, cell_ids: Collection[int]) -> None:
     await connection.execute(
         update(latest)
-        .where(latest.c.cell_id.in_(list(cell_ids)))
+        .where(_among(latest.c.cell_id, cell_ids))
         .values(standing=None, standing_observed_at=None, state_since=None)
     )
 
 
 async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetime, datetime]]) -> None:
-    """What is asked soon to confirm a change stays so."""
+    """What is asked soon to confirm a change stays so. Cells may be new to the schedule."""
     if due:
-        at = bindparam("at", type_=Moment)
+        names = ("cell_id", "grid_at", "next_due_at")
+        rows = [dict(zip(names, (cell_id, *map(str, times)), strict=True)) for cell_id, *times in due]
+        put = insert(schedule).from_select(names, select(_given([schedule.c[name] for name in names], rows)))
+        at = put.excluded.next_due_at
         sooner = case((schedule.c.quick, func.least(schedule.c.next_due_at, at)), else_=at)
         await connection.execute(
-            update(schedule).where(schedule.c.cell_id == bindparam("cell")).values(next_due_at=sooner),
-            [{"cell": cell_id, "grid_at": grid_at, "at": next_due_at} for cell_id, grid_at, next_due_at in due],
+            put.on_conflict_do_update(
+                index_elements=[schedule.c.cell_id], set_={"grid_at": put.excluded.grid_at, "next_due_at": sooner}
+            )
         )
 
 
+def _given(columns: Sequence[Column[Any]], rows: Sequence[Mapping[str, Any]]) -> TableValuedAlias:
+    """These rows as a table with the names and types of `columns`."""
+    typed = (column(one.name, one.type) for one in columns)
+    return (
+        func.json_to_recordset(literal(rows, JSON)).table_valued(*typed, name="given").render_derived(with_types=True)
+    )
+
+
+def _among(wanted: Column[int], ids: Collection[int]) -> ColumnElement[bool]:
+    return wanted == any_(_array(ids))
+
+
+def _array(ids: Collection[int]) -> ColumnElement[Any]:
+    return literal(list(ids), ARRAY(BigInteger))
+
+
+_KEY = ("route_id", "contract", "location")
 _DURATIONS = ("interval", "fresh_for", "expires_after", "deadline", "route_interval")
 _PLAIN = ("required", "fingerprint", "provider", "host", "credential", "max_requests")
 

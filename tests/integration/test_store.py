@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -251,6 +251,26 @@ class TestSync:
         before = await world.contents()
         await world.sync(cell("beta"), cell())
         assert await world.contents() == before
+
+    async def test_it_takes_as_many_statements_for_many_cells_as_for_few(
+        self, world: World, engine: AsyncEngine
+    ) -> None:
+        rows = 0
+
+        def count(_connection: Any, _cursor: Any, _statement: str, given: Any, _context: Any, many: bool) -> None:
+            nonlocal rows
+            rows += len(given) if many else 1
+
+        event.listen(engine.sync_engine, "before_cursor_execute", count)
+        taken = []
+        for number in (2, 40):
+            names = [f"{number}-{place}" for place in range(number)]
+            for changes in ({}, {"fingerprint": "f2"}, {"fingerprint": "f2", "interval": MINUTE}):
+                rows = 0
+                await world.sync(*(cell(name, **changes) for name in names))
+                taken.append(rows)
+        assert taken[:3] == taken[3:]
+        assert max(taken) < 20
 
     async def test_a_cell_that_is_gone_rests_with_its_history_and_may_come_back(self, world: World) -> None:
         await world.sync(cell(), cell("beta"))
