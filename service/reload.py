@@ -65,7 +65,8 @@ class Reload:
             self._refuse(error, found)
             return
         fixed = changes_needing_restart(self._config, config)
-        await self._apply(_with_fixed(config, self._config))
+        config = _with_fixed(config, self._config)
+        await self._apply(config)
         for warning in config.warnings:
             log.warning(warning, action="config_warning")
         if fixed:

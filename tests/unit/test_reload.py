@@ -126,6 +126,14 @@ async def test_what_cant_be_taken_up_is_tried_again_and_said_when_it_is(file: Wa
     assert await file.poll() == ["config_warning", "config_reloaded"]
 
 
+async def test_what_only_a_restart_changes_stays_however_often_the_file_changes(file: Watched) -> None:
+    for number in range(3):
+        moved = f"service: {{location: moon, listen: '127.0.0.1:9999'}}\n# {number}\n"
+        assert await file.poll(GOOD + moved) == ["config_needs_restart", "config_reloaded"]
+    assert {(config.service.location, config.service.port) for config in file.taken} == {("default", 8080)}
+    assert await file.poll() == []
+
+
 async def test_another_secret_has_its_routes_asked(file: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHA_KEY", "the first of the keys")
     await file.poll(GOOD.replace("provider", "api_key_env: ALPHA_KEY, provider"))
