@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.saver import PATIENCE_S
 from tests.acceptance.processes import until
 from tests.acceptance.reliability.peer import Asked, Peer
 from tests.acceptance.reliability.stage import Replica, Server, Stored, compare, configure, replicas, routes_to
@@ -67,9 +66,6 @@ async def outage(server: Server, folder: Path, size: Size, *, way: Way = direct,
                 in_flight = sum(asked.at >= away_from for asked in peer.log)
                 await until(lambda: spooled(one, in_flight))
                 await until(lambda: idle(one))
-                await asyncio.sleep(
-                    PATIENCE_S + 0.5
-                )  # a save may be waited for that long before its verdicts go to disk
                 on_disk = int(await one.metric("routeproof_spool_verdicts") or 0)
                 await shows_the_age(one)
                 if kill:
