@@ -73,7 +73,7 @@ def _snapshot() -> Snapshot:
         outcome=Outcome.PROVEN,
         reason=None,
         rule_id="",
-        quirks=(),
+        quirks=("q",),
         served_model=None,
         detail="",
         requests=1,

@@ -57,6 +57,7 @@ class Clockwork:
         started, first = suspended_clock(), datetime.now(UTC)
         for job in self._jobs:
             self._done_at[job.name] = started
+            self._metrics.job_begun(job.name)
             self._scheduler.add_job(
                 self._do, "interval", args=[job], seconds=job.every, id=job.name, next_run_time=first
             )

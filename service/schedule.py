@@ -112,6 +112,7 @@ class Schedule:
         """Begin to claim and probe."""
         self._saving = asyncio.create_task(self._saver.run())
         self._clockwork.after(_DISPATCH, self._plan_dispatch)
+        self._metrics.job_begun(_DISPATCH)
         self._clockwork.start()
         self._wake_in(0)
 

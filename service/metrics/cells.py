@@ -30,6 +30,7 @@ def families(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     flags: list[list[str]] = [[] for _ in _FLAGS]
     values: list[list[str]] = [[] for _ in _VALUES]
     status: list[str] = []
+    quirks: list[str] = []
     counted: list[str] = []
     add_flags = [(lines.append, flag) for lines, (_, _, flag) in zip(flags, _FLAGS, strict=True)]
     add_values = [(lines.append, value) for lines, (_, _, value) in zip(values, _VALUES, strict=True)]
@@ -45,6 +46,7 @@ def families(snapshot: Snapshot, now: datetime) -> Iterator[str]:
                 add(f"{labels}}} {v!r}")
         if state.shown is not Shown.UNKNOWN and (s := row.standing):
             status.append(f"{labels},{verdict_labels(s.status, s.outcome, s.reason)}}} 1")
+            quirks += [f"{labels},{labelled(quirk=quirk)}}} 1" for quirk in s.quirks]
         for outcome, count in zip(_OUTCOMES, {**_NONE_COUNTED, **row.counts}.values(), strict=True):
             counted.append(f"{labels},{outcome}}} {count}")
     for (name, meaning, _), lines in zip(_FLAGS, flags, strict=True):
@@ -56,6 +58,12 @@ def families(snapshot: Snapshot, now: datetime) -> Iterator[str]:
         "gauge",
         "1, with the words of the standing verdict; absent when expired.",
         status,
+    )
+    yield family(
+        "routeproof_contract_quirk",
+        "gauge",
+        "1 for each quirk of the standing verdict; absent when expired.",
+        quirks,
     )
     yield family(
         "routeproof_contract_verdicts_total",
@@ -220,14 +228,14 @@ def _spends(snapshot: Snapshot) -> Iterable[str]:
 def _locations(snapshot: Snapshot, now: datetime) -> Iterable[str]:
     cells: dict[str, int] = {}
     newest: dict[str, datetime] = {}
-    due: dict[str, datetime] = {}
+    waiting: dict[str, float] = {}
     for row in snapshot.cells:
         location = row.cell.location
         cells[location] = cells.get(location, 0) + 1
         if row.last is not None:
             newest[location] = max(row.last.observed_at, newest.get(location, row.last.observed_at))
-        if row.next_due_at is not None:
-            due[location] = min(row.next_due_at, due.get(location, now))
+        late = row.claimed_late_s if row.next_due_at is None else (now - row.next_due_at).total_seconds()
+        waiting[location] = max(late or 0.0, waiting.get(location, 0.0))
     return (
         family(
             "routeproof_location_last_verdict_timestamp_seconds",
@@ -238,8 +246,8 @@ def _locations(snapshot: Snapshot, now: datetime) -> Iterable[str]:
         family(
             "routeproof_location_oldest_due_seconds",
             "gauge",
-            "For how long the longest waiting cell has been due; 0 when none waits.",
-            _by_location((location, (now - due.get(location, now)).total_seconds()) for location in cells),
+            "For how long the longest waiting cell has been due, or was when its probe began; 0 when none waits.",
+            _by_location(waiting.items()),
         ),
         family(
             "routeproof_location_cells",

@@ -72,7 +72,7 @@ class ProcessMetrics:
         )
         self._jobs = Gauge(
             "routeproof_job_last_success_timestamp_seconds",
-            "When a job of the clockwork came to its end last.",
+            "When a job of the clockwork came to its end last; until then, when the process began with it.",
             ("task", "location"),
             registry=self._registry,
         )
@@ -136,6 +136,10 @@ class ProcessMetrics:
 
     def loop_lag(self, seconds: float) -> None:
         self._loop_lag.set(seconds)
+
+    def job_begun(self, job: str) -> None:
+        """A job that never comes to its end shows as well."""
+        self.job_done(job)
 
     def job_done(self, job: str) -> None:
         self._jobs.labels(job, self._location).set_to_current_time()

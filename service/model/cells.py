@@ -186,7 +186,8 @@ class CellRow:
 
     `standing` is the newest verdict under the cell's fingerprint that isn't unproven, `last` the newest of all;
     `state_since` is when the run of standing verdicts with this outcome began. `counts` and the tokens are totals since
-    the cell exists. `next_due_at` is None while the cell is being asked.
+    the cell exists. `next_due_at` is None while the cell is being asked, which
+    began `claimed_late_s` late.
     """
 
     cell_id: int
@@ -203,6 +204,7 @@ class CellRow:
     tokens_in: int = 0
     tokens_out: int = 0
 
+    claimed_late_s: float | None = None
 
 @dataclass(frozen=True)
 class Spend:

@@ -8,18 +8,23 @@ from dataclasses import fields
 from datetime import UTC, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Text, and_, case, cast, func, select, true
+from sqlalchemy import Row, Text, and_, case, cast, extract, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Cell, CellRow, Confirmed, Outcome, RouteRow, Snapshot
+from service.pacing import DEADLINES_A_PROBE
 from service.regression import confirmed_of
 from service.store import pauses, probers, spends
+from service.store.claims import LEASE_MARGIN_S
 from service.store.rows import standing_of
 from service.store.tables import cells, latest, routes, schedule, waits
 
 _AT_ONCE = 250
 _ROUTE = tuple(field.name for field in fields(RouteRow) if field.name != "id")
 _COUNTED = tuple((outcome, outcome.value) for outcome in Outcome)
+_DUE_AT = func.greatest(schedule.c.next_due_at, waits.c.until)
+_LEASED = schedule.c.leased_until > func.statement_timestamp()
+_LEASE = func.make_interval(0, 0, 0, 0, 0, 0, DEADLINES_A_PROBE * cells.c.deadline_s + LEASE_MARGIN_S)
 _CLOCK = select(func.statement_timestamp().label("now")).subquery("clock")
 _CELLS = (
     select(
@@ -31,10 +36,8 @@ _CELLS = (
         cast(latest.c.standing, Text).label("standing"),
         cast(latest.c.last, Text).label("last"),
         cast(latest.c.confirmed, Text).label("confirmed"),
-        case(
-            (schedule.c.leased_until > func.statement_timestamp(), None),
-            else_=func.greatest(schedule.c.next_due_at, waits.c.until),
-        ).label("next_due_at"),
+        case((_LEASED, None), else_=_DUE_AT).label("next_due_at"),
+        case((_LEASED, extract("epoch", schedule.c.leased_until - _LEASE - _DUE_AT))).label("claimed_late_s"),
     )
     .join_from(cells, routes, routes.c.id == cells.c.route_id)
     .join(latest, latest.c.cell_id == cells.c.id)
@@ -113,4 +116,5 @@ def _cell(row: Row[Any], shared: dict[str, RouteRow]) -> CellRow:
         last_transition_at=row.last_transition_at,
         tokens_in=row.tokens_in,
         tokens_out=row.tokens_out,
+        claimed_late_s=None if row.claimed_late_s is None else float(row.claimed_late_s),
     )

@@ -50,6 +50,16 @@ class TestClockwork:
                 await runs.get()
         clockwork.stop()
 
+    async def test_a_job_that_never_comes_to_its_end_shows_since_when_it_was_begun_with(self) -> None:
+        metrics = ProcessMetrics("here", "0")
+        clockwork = Clockwork(metrics, (Job("tick", 60.0, asyncio.Event().wait),))  # type: ignore[arg-type]
+        clockwork.start()
+        await turns()
+        assert (
+            'routeproof_job_last_success_timestamp_seconds{location="here",task="tick"} 1' in metrics.render().decode()
+        )
+        clockwork.stop()
+
     async def test_a_job_that_hangs_is_cut_off_and_runs_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("service.clockwork.JOB_LIMIT_S", 0.02)
         runs: asyncio.Queue[None] = asyncio.Queue()

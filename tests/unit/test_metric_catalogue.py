@@ -23,6 +23,7 @@ PROMISED = {
     "routeproof_contract_required": CELL,
     "routeproof_contract_paused": CELL,
     "routeproof_contract_status": (*CELL, "status", "outcome", "reason"),
+    "routeproof_contract_quirk": (*CELL, "quirk"),
     "routeproof_contract_last_verdict_timestamp_seconds": CELL,
     "routeproof_contract_last_proven_timestamp_seconds": CELL,
     "routeproof_contract_last_transition_timestamp_seconds": CELL,

@@ -127,6 +127,19 @@ def test_status_is_one_series_with_the_words_of_the_standing_verdict() -> None:
     }
 
 
+def test_each_quirk_of_the_standing_verdict_is_a_series_until_it_expires() -> None:
+    odd = row(
+        state=standing(quirks=("done_missing", "index_missing")), last=standing(Status.CANCELLED, quirks=("flaky",))
+    )
+    cells = snapshot(odd, row("beta", state=standing()))
+    found = samples(render_cells(cells, NOW))["routeproof_contract_quirk"]
+    assert [(s.labels, s.value) for s in found] == [
+        (CELL | {"quirk": "done_missing"}, 1),
+        (CELL | {"quirk": "index_missing"}, 1),
+    ]
+    assert "routeproof_contract_quirk" not in samples(render_cells(cells, NOW + 30 * MINUTE))
+
+
 def test_verdicts_are_counted_for_every_outcome_from_zero_on() -> None:
     cell = row(counts={Outcome.PROVEN: 12, Outcome.BLOCKED: 3})
     counted = samples(render_cells(snapshot(cell), NOW))["routeproof_contract_verdicts_total"]
@@ -175,6 +188,14 @@ def test_a_location_shows_its_prober_from_outside() -> None:
     assert by_location("last_verdict_timestamp_seconds") == {"default": (NOW - 4 * MINUTE).timestamp()}
 
 
+def test_a_cell_that_is_asked_again_and_again_without_an_answer_still_waits() -> None:
+    begun_late = replace(row(), claimed_late_s=700.0)
+    begun_early = replace(row("far"), claimed_late_s=-1.0)
+    for cells, waits in (((begun_late, row("beta", next_due_at=NOW - 90 * SECOND)), 700), ((begun_early,), 0)):
+        (sample,) = samples(render_cells(snapshot(*cells), NOW))["routeproof_location_oldest_due_seconds"]
+        assert sample.value == waits
+
+
 HOSTILE = [
     '"quoted"',
     "back\\slash",
@@ -192,7 +213,12 @@ HOSTILE = [
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_label_values_come_back_as_they_were(value: str) -> None:
     cell = row(
-        value, provider=value, location=value, tags=(value,), url=value, state=standing(Status.TIMEOUT, reason=value)
+        value,
+        provider=value,
+        location=value,
+        tags=(value,),
+        url=value,
+        state=standing(Status.TIMEOUT, reason=value, quirks=(value,)),
     )
     cell = replace(cell, route=replace(cell.route, model=value, dialect=value))
     found = samples(render_cells(snapshot(cell), NOW))
@@ -200,10 +226,14 @@ def test_hostile_label_values_come_back_as_they_were(value: str) -> None:
     assert proven.labels == {"route": value, "provider": value, "contract": "native_tools", "location": value}
     (status,) = found["routeproof_contract_status"]
     assert status.labels["reason"] == value
+    (quirk,) = found["routeproof_contract_quirk"]
+    assert quirk.labels["quirk"] == value
     (info,) = found["routeproof_route_info"]
     assert info.labels["url"] == info.labels["model"] == info.labels["dialect"] == value
     assert info.labels["tags"] == f",{value},"
-    assert set(found) == set(samples(render_cells(snapshot(row(state=standing(Status.TIMEOUT))), NOW)))
+    assert set(found) == set(
+        samples(render_cells(snapshot(row(state=standing(Status.TIMEOUT, quirks=("flaky",)))), NOW))
+    )
 
 
 def test_a_scrape_names_and_types_each_family_once() -> None:
