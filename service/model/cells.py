@@ -119,11 +119,12 @@ class Transition:
 @dataclass(frozen=True)
 class AskedNow:
     """What became of a wish to ask the cells of a route at once: each is a contract and a location, and where there is
-    a third part, the seconds to wait. `under_way`: a probe runs at this moment; `too_soon`: one ended lately;
-    `waiting`: the provider asked us to wait."""
+    a third part, the seconds to wait. `under_way`: a probe runs at this moment; `paused`: a pause stops it; `too_soon`:
+    one ended lately; `waiting`: the provider asked us to wait."""
 
     due: list[tuple[str, str]] = field(default_factory=list)
     under_way: list[tuple[str, str]] = field(default_factory=list)
+    paused: list[tuple[str, str, float]] = field(default_factory=list)
     too_soon: list[tuple[str, str, float]] = field(default_factory=list)
     waiting: list[tuple[str, str, float]] = field(default_factory=list)
 
@@ -203,8 +204,8 @@ class CellRow:
     last_transition_at: datetime | None = None
     tokens_in: int = 0
     tokens_out: int = 0
-
     claimed_late_s: float | None = None
+
 
 @dataclass(frozen=True)
 class Spend:

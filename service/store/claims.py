@@ -204,13 +204,14 @@ async def activate(connection: AsyncConnection, location: str, config_hash: str)
 
 
 async def make_due(connection: AsyncConnection, route_id: str, contract: str | None, not_within: timedelta) -> AskedNow:
-    """Have the cells of a route asked at once, but for those that are asked at this moment, that were asked within
-    `not_within`, or whose provider asked us to wait."""
+    """Have the cells of a route asked at once, but for those that are asked at this moment, that a pause stops, that
+    were asked within `not_within`, or whose provider asked us to wait."""
     wanted = (
         select(
             cells.c.id,
             cells.c.contract,
             cells.c.location,
+            _now.label("now"),
             (schedule.c.leased_until > _now).label("leased"),
             extract("epoch", _waited_for() - _now).label("waits"),
             extract("epoch", latest.c.last_observed_at - (_now - not_within)).label("early"),
@@ -223,12 +224,16 @@ async def make_due(connection: AsyncConnection, route_id: str, contract: str | N
     )
     if contract is not None:
         wanted = wanted.where(cells.c.contract == contract)
+    rows = (await connection.execute(wanted)).all()
+    stopped = await pauses.stopped(connection, [row.id for row in rows])
     asked = AskedNow()
     due: list[int] = []
-    for row in await connection.execute(wanted):
+    for row in rows:
         cell = (row.contract, row.location)
         if row.leased:
             asked.under_way.append(cell)
+        elif row.id in stopped:
+            asked.paused.append((*cell, (stopped[row.id] - row.now).total_seconds()))
         elif (row.waits or 0) > 0:
             asked.waiting.append((*cell, float(row.waits)))
         elif (row.early or 0) > 0:

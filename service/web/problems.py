@@ -40,6 +40,7 @@ FORBIDDEN = Kind(
 NOT_FOUND = Kind("not-found", 404, "Not found", "There is nothing under this path or id.")
 NOT_ALLOWED = Kind("method-not-allowed", 405, "Method not allowed", "The path doesn't take this method.")
 UNDER_WAY = Kind("under-way", 409, "A probe is under way", "A cell is never asked twice at once. Wait for the verdict.")
+PAUSED = Kind("paused", 409, "A pause stops it", "Nothing is asked until the pause ends: end it, or wait.")
 TOO_LARGE = Kind("too-large", 413, "The body is too large", "No call takes a body of more than 64 KiB.")
 WRONG_HOST = Kind(
     "wrong-host", 421, "Host not served here", "Use a loopback address or the one in service.external_url."
@@ -55,13 +56,14 @@ KINDS: tuple[Kind, ...] = (
     NOT_FOUND,
     NOT_ALLOWED,
     UNDER_WAY,
+    PAUSED,
     TOO_LARGE,
     WRONG_HOST,
     TOO_SOON,
     OUR_FAULT,
     UNAVAILABLE,
 )
-_BY_STATUS: Mapping[int, Kind] = {kind.status: kind for kind in KINDS}
+_BY_STATUS: Mapping[int, Kind] = {kind.status: kind for kind in reversed(KINDS)}
 
 
 class Problem(Exception):  # noqa: N818 - it is what the answer is called

@@ -11,13 +11,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.web import views
 from service.web.charts import sparkline
-from service.web.xml_text import visible
+from service.web.xml_text import TEXT_LIMIT, visible
 
 HERE = Path(__file__).parent
 REFRESH_S = 15
-
-
-TEXT_LIMIT = 2000
 
 
 def _inert(value: object) -> object:

@@ -6,6 +6,9 @@ import re
 import unicodedata
 
 UNKNOWN = "\ufffd"
+TEXT_LIMIT = 2000
+"""Of a text that pages or the API repeat, in characters. What is stored has a bound of its own, made when it is
+written; this one holds whoever wrote it."""
 
 _SPACE = re.compile(r"\s+")
 _PLAIN = re.compile(r"[ -~]*")

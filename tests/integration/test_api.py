@@ -32,6 +32,7 @@ from service.web.access import Access
 from service.web.api import examples, models
 from service.web.api.params import Kind
 from service.web.app import create_app
+from service.web.xml_text import visible
 from tests.samples import LADDER, MINUTE, NOW, Board, View, row, snapshot, standing, stored
 from tests.web import OPERATE, READ, Store, send, web_app
 
@@ -82,6 +83,14 @@ async def test_pages_hold_every_route_once(order: str) -> None:
         cursor, pages = page["next"], pages + 1
     assert pages == 4
     assert seen == [route["id"] for route in (await get("/routes", order=order))["items"]]
+
+
+async def test_the_longest_name_that_can_be_configured_does_not_end_a_walk() -> None:
+    rows = [row(str(number) * 100, name="\U0001f6f0" * 200) for number in range(2)]
+    app = web_app(View(snapshot(*rows)), access=OPEN)
+    first = (await send(app, "GET", "/api/v1/routes", params={"limit": 1})).json()
+    second = await send(app, "GET", "/api/v1/routes", params={"limit": 1, "cursor": first["next"]})
+    assert [item["id"][0] for item in (*first["items"], *second.json()["items"])] == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -343,13 +352,20 @@ def test_every_kind_of_change_can_be_asked_for() -> None:
     assert set(Kind.__args__) == {*ChangeKind, "informational"}
 
 
-async def test_what_the_provider_said_is_text_in_json() -> None:
-    hostile = replace(stored(standing(detail=HOSTILE, reason=HOSTILE), rungs=LADDER), facts={HOSTILE: [HOSTILE]})
+async def test_what_the_provider_said_is_text_in_json_bounded_and_with_nothing_that_steers_a_terminal() -> None:
+    rung = replace(LADDER[0], shape=HOSTILE, ended=HOSTILE, read=HOSTILE, detail=HOSTILE)
+    said = replace(standing(detail=HOSTILE, reason=HOSTILE), served_model=HOSTILE, quirks=(HOSTILE,))
+    hostile = replace(stored(said, rungs=(rung,)), facts={HOSTILE: [{"a": HOSTILE}, 1, None]})
     app = web_app(store=Store(stored=[hostile]), access=OPEN)
     answer = await send(app, "GET", "/api/v1/verdicts")
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.json()["items"][0]["detail"] == HOSTILE
+    item, inert = answer.json()["items"][0], visible(HOSTILE, 2000)
+    assert len(inert) == 2000
+    assert [item[name] for name in ("detail", "reason", "served_model")] == [inert] * 3
+    assert item["quirks"] == [inert]
+    assert {item["rungs"][0][name] for name in ("shape", "ended", "read", "detail")} == {inert}
+    assert item["facts"] == {inert: [{"a": inert}, 1, None]}
 
 
 # --- changes ----------------------------------------------------------------------------------------------
@@ -365,6 +381,7 @@ DUE, RUNS = ("native_tools", "default"), ("agent_turn", "default")
         (AskedNow(under_way=[DUE, RUNS]), 409, None),
         (AskedNow(under_way=[DUE], too_soon=[(*RUNS, 12.2)]), 429, "13"),
         (AskedNow(too_soon=[(*DUE, 40.0)], waiting=[(*RUNS, 0.001)]), 429, "1"),
+        (AskedNow(paused=[(*DUE, 3600.0)], under_way=[RUNS]), 409, None),
         (AskedNow(), 404, None),
     ],
 )
@@ -375,8 +392,15 @@ async def test_asking_now_says_what_becomes_of_each_cell(asked: AskedNow, status
     assert store.calls == [("ask_now", ("gpt-4o-mini", None, 60.0))]
     if status != 404:
         cells = {(cell["contract"], cell["what"]) for cell in answer.json()["cells"]}
-        said = [(w, c[0]) for w in ("due", "under_way", "too_soon", "waiting") for c in getattr(asked, w)]
+        said = [(w, c[0]) for w in ("due", "under_way", "paused", "too_soon", "waiting") for c in getattr(asked, w)]
         assert cells == {(contract, what) for what, contract in said}
+
+
+async def test_a_route_that_a_pause_stops_is_said_to_be_paused_and_until_when() -> None:
+    store = Store(asked=AskedNow(paused=[(*DUE, 3600.0)]))
+    answer = await send(web_app(store=store), "POST", "/api/v1/routes/gpt-4o-mini/probe", token=OPERATE)
+    said = answer.json()
+    assert (said["type"], said["cells"][0]["what"], said["cells"][0]["wait_s"]) == ("/problems/paused", "paused", 3600)
 
 
 async def test_one_contract_is_asked_and_an_unknown_one_is_not() -> None:

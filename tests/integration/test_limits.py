@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.model import Cell, Claim, Limit, Status
+from service.model import Cell, Claim, Limit, PauseScope, Status
 from tests.integration.test_store import HASH, HERE, MINUTE, World, cell, verdict
 
 HOST = "api.example:443"
@@ -330,6 +330,18 @@ class TestWaits:
         asked = await world.store.ask_now("r0", None, 0)
         assert [place[:2] for place in asked.waiting] == [("native_tools", HERE)]
         assert (asked.due, await world.store.claim(HERE, HASH, 9)) == ([], [])
+
+
+async def test_asking_now_leaves_alone_what_a_pause_stops(world: World) -> None:
+    await world.sync(*many(1))
+    await world.store.pause(PauseScope.ROUTE, "r0", 600, False, "", "Ada")
+    assert len((await world.store.ask_now("r0", None, 0)).due) == 1
+    await world.store.pause(PauseScope.ROUTE, "r0", 1200, True, "", "Ada")
+    due = await world.value("SELECT next_due_at FROM schedule")
+    asked = await world.store.ask_now("r0", None, 0)
+    ((*cell, seconds),) = asked.paused
+    assert (asked.due, cell, 1190 < seconds <= 1200) == ([], ["native_tools", HERE], True)
+    assert await world.value("SELECT next_due_at FROM schedule") == due
 
 
 async def test_what_counts_no_more_is_forgotten(world: World) -> None:

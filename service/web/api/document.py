@@ -39,7 +39,8 @@ def failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def _failure(kind: problems.Kind) -> dict[str, Any]:
     example = problems.Problem(kind, kind.meaning)
     content = {"schema": {"$ref": _PROBLEM}, "example": problems.body(example)}
-    return {"description": kind.title, "content": {problems.MEDIA_TYPE: content}}
+    titles = [one.title for one in problems.KINDS if one.status == kind.status]
+    return {"description": "; or: ".join(titles), "content": {problems.MEDIA_TYPE: content}}
 
 
 def document(calls: Sequence[BaseRoute], cookie: str) -> bytes:

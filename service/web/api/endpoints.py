@@ -71,7 +71,8 @@ def _routes(api: APIRouter, parts: Parts) -> None:
         tags=["routes"],
         summary="Ask a route now",
         description="Makes its cells due at once: never twice within a minute, never while a probe of the cell is under"
-        " way, and not while the provider asked us to wait. Refused only when not a single cell becomes due.",
+        " way, and not while the provider asked us to wait or a pause stops it. Refused only when not a single cell"
+        " becomes due.",
         status_code=202,
         response_model=models.Asked,
         responses=failures(400, 401, 403, 404, 409, 413, 429, 503),
@@ -82,6 +83,8 @@ def _routes(api: APIRouter, parts: Parts) -> None:
         if found.due:
             return answered(body, 202)
         cells = {"cells": [cell.model_dump() for cell in body.cells]}
+        if found.paused:
+            raise Problem(problems.PAUSED, "A pause stops this route: end that to ask now.", more=cells)
         waits = [seconds for _, _, seconds in (*found.too_soon, *found.waiting)]
         if waits:
             wait_s = max(1, math.ceil(min(waits)))

@@ -11,8 +11,22 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from service.derive import Freshness, Shown
 from service.gate import Reason
 from service.model import Outcome, PauseScope
+from service.web.xml_text import TEXT_LIMIT, visible
+
+
+def _inert(value: Any) -> Any:
+    """Nothing in it is invisible or endless, at any depth, whoever wrote it."""
+    if isinstance(value, str):
+        return visible(value, TEXT_LIMIT)
+    if isinstance(value, dict):
+        return {_inert(name): _inert(one) for name, one in value.items()}
+    return [_inert(one) for one in value] if isinstance(value, list) else value
+
 
 Time = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
+Text = Annotated[str, AfterValidator(_inert), Field(json_schema_extra={"maxLength": TEXT_LIMIT})]
+"""What others wrote: providers, and who set a pause."""
+Data = Annotated[dict[str, Any], AfterValidator(_inert)]
 
 
 class Said(BaseModel):
@@ -36,7 +50,7 @@ class Undecided(Said):
     """The newest verdict, where it decides nothing and is newer than the one that stands."""
 
     status: str
-    reason: str | None
+    reason: Text | None
     observed_at: Time
 
 
@@ -58,11 +72,11 @@ class Cell(Said):
     confirmed: Confirmed
     undecided: Undecided | None
     status: str | None
-    reason: str | None
+    reason: Text | None
     rule_id: str | None
-    quirks: list[str]
-    served_model: str | None
-    detail: str | None
+    quirks: list[Text]
+    served_model: Text | None
+    detail: Text | None
     observed_at: Time | None
     requests: int | None
     duration_s: float | None
@@ -121,7 +135,7 @@ class Route(Said):
     provider: str
     dialect: str
     model: str
-    url: str = Field(description="where it is asked, redacted")
+    url: Text = Field(description="where it is asked, redacted")
     tags: list[str]
     status_url: str | None
     outcome: Shown
@@ -148,12 +162,12 @@ class Routes(Said):
 class Rung(Said):
     """One exchange of a probe, redacted and bounded."""
 
-    rung: str
-    shape: str
-    ended: str
-    read: str
+    rung: Text
+    shape: Text
+    ended: Text
+    read: Text
     status: int | None
-    detail: str
+    detail: Text
     duration_s: float
     headers_s: float | None
     first_token_s: float | None
@@ -169,12 +183,12 @@ class Verdict(Said):
     observed_at: Time
     status: str
     outcome: Outcome
-    reason: str | None
+    reason: Text | None
     rule_id: str
     ruleset: int
-    quirks: list[str]
-    served_model: str | None
-    detail: str
+    quirks: list[Text]
+    served_model: Text | None
+    detail: Text
     requests: int
     retry_after_s: float | None
     duration_s: float
@@ -183,7 +197,7 @@ class Verdict(Said):
     tokens_out: int | None
     fingerprint: str = Field(description="of the configuration that it was asked with")
     rungs: list[Rung]
-    facts: dict[str, Any]
+    facts: Data
 
 
 class Verdicts(Said):
@@ -203,10 +217,10 @@ class Transition(Said):
     location: str
     kind: str
     from_status: str | None
-    from_reason: str | None
+    from_reason: Text | None
     to_status: str
-    to_reason: str | None
-    changed: dict[str, Any]
+    to_reason: Text | None
+    changed: Data
 
 
 class Transitions(Said):
@@ -244,12 +258,12 @@ class Gate(Said):
 
 
 class AskedCell(Said):
-    """What becomes of one cell: it is `due` and asked at once, a probe is `under_way`, it is `too_soon` after the last
-    one, or a wait that the provider asked for holds it (`waiting`)."""
+    """What becomes of one cell: it is `due` and asked at once, a probe is `under_way`, a pause stops it (`paused`), it
+    is `too_soon` after the last one, or a wait that the provider asked for holds it (`waiting`)."""
 
     contract: str
     location: str
-    what: str = Field(json_schema_extra={"enum": ["due", "under_way", "too_soon", "waiting"]})
+    what: str = Field(json_schema_extra={"enum": ["due", "under_way", "paused", "too_soon", "waiting"]})
     wait_s: float | None
 
 
@@ -269,8 +283,8 @@ class Pause(Said):
     since: Time
     until: Time
     stops: bool
-    reason: str
-    by: str
+    reason: Text
+    by: Text
 
 
 class Pauses(Said):

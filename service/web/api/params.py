@@ -58,7 +58,7 @@ class Asked(BaseModel):
 
 class Page(Asked):
     limit: int = Field(100, ge=1, le=MAX_LIMIT, description="items of a page at most")
-    cursor: str | None = Field(None, max_length=1000, description="`next` of the page before, with the same filters")
+    cursor: str | None = Field(None, max_length=2000, description="`next` of the page before, with the same filters")
 
 
 class RouteQuery(Page):
@@ -145,7 +145,8 @@ def only(*known: str) -> Any:
 
 def cursor(*key: object) -> str:
     """The place behind an item, for the next page. Opaque: it may change with a release."""
-    text = json.dumps([part.isoformat() if isinstance(part, datetime) else part for part in key], default=str)
+    given = [part.isoformat() if isinstance(part, datetime) else part for part in key]
+    text = json.dumps(given, default=str, ensure_ascii=False)  # a name of 200 characters must fit into the parameter
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 

@@ -119,7 +119,7 @@ def decision(route_id: str, decided: gate.Decision, view: views.View) -> models.
 def asked(route_id: str, what: model.AskedNow) -> models.Asked:
     cells = [models.AskedCell(contract=c, location=p, what="due", wait_s=None) for c, p in what.due]
     cells += [models.AskedCell(contract=c, location=p, what="under_way", wait_s=None) for c, p in what.under_way]
-    for word, held in (("too_soon", what.too_soon), ("waiting", what.waiting)):
+    for word, held in (("paused", what.paused), ("too_soon", what.too_soon), ("waiting", what.waiting)):
         cells += [models.AskedCell(contract=c, location=p, what=word, wait_s=round(s, 3)) for c, p, s in held]
     return models.Asked(route=route_id, cells=sorted(cells, key=lambda cell: (cell.contract, cell.location)))
 

@@ -21,6 +21,7 @@ LENGTHS: Mapping[str, str] = {"1": "1 hour", "4": "4 hours", "24": "1 day", "168
 _BECAME: Mapping[str, str] = {
     "due": "Asked now",
     "under_way": "Being asked already",
+    "paused": "Not asked, because a pause stops it",
     "too_soon": "Asked less than a minute ago, so not again yet",
     "waiting": "The provider wants us to wait",
 }
@@ -52,6 +53,7 @@ def became(asked: AskedNow, now: datetime) -> str:
     """What became of a wish to ask a route's cells, as the query of its page."""
     cells = [("due", *cell) for cell in asked.due]
     cells += [("under_way", *cell) for cell in asked.under_way]
+    cells += [("paused", *cell[:2]) for cell in asked.paused]
     cells += [("too_soon", *cell[:2]) for cell in asked.too_soon]
     cells += [("waiting", *cell[:2]) for cell in asked.waiting]
     pairs = [("at", str(int(now.timestamp())))]
