@@ -81,6 +81,21 @@ def wants_quick_reprobe(state: Confirmed, mark: Mark) -> bool:
     return contradicts and state.run_first == mark.id and not _latched(state)
 
 
+def set_back(state: Confirmed, to: datetime) -> Confirmed:
+    """The state after the clock that told its times was set back `to` about this time. Its last verdict comes to lie
+    just before, and with it, as far apart as they are, all that is not before it either."""
+    if state.last is None:
+        return state
+    by = state.last.observed_at - to + timedelta(microseconds=1)
+    times = {name: at - by for name in _TIMES if (at := getattr(state, name)) is not None and at >= to}
+    marks = {
+        name: replace(mark, observed_at=mark.observed_at - by)
+        for name in _MARKS
+        if (mark := getattr(state, name)) is not None and mark.observed_at >= to
+    }
+    return replace(state, **times, **marks)
+
+
 def confirmed_values(state: Confirmed) -> dict[str, Any]:
     """The state as it is stored, in JSON."""
     values = {name: getattr(state, name) for name in _CONFIRMED_FIELDS}

@@ -214,6 +214,7 @@ class Schedule:
             work = self._probe(route, claim, since)
         task = asyncio.create_task(work)
         self._running[task] = claim
+        self._metrics.in_flight(len(self._running))
         task.add_done_callback(self._ended)
 
     async def _leave_out(self, route: Route, claim: Claim, reason: str, since: Moment) -> None:
@@ -225,11 +226,9 @@ class Schedule:
         try:
             probed = await self._prober.probe(route, claim.contract, credentials(route, os.environ), since)
         except ProbeFault as fault:
-            self._metrics.probe_abandoned()
             log.error("a probe failed by our own fault", action="probe_failed", route=route.id, fault=str(fault))
             return  # its lease ends by itself: asking again at once would fail again at once
         except asyncio.CancelledError:  # outside of a request; inside of one it is a verdict
-            self._metrics.probe_abandoned()
             await self._give_back(claim)
             raise
         if self._prober.egress_up is not None:
@@ -268,6 +267,7 @@ class Schedule:
     def _ended(self, task: asyncio.Task[None]) -> None:
         was_full = len(self._running) >= self._slots
         self._running.pop(task, None)
+        self._metrics.in_flight(len(self._running))
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a probe's keeper failed", action="keeper_failed", error=type(error).__name__)
         if was_full:
@@ -306,6 +306,7 @@ class Schedule:
     async def _roll_up(self) -> None:
         await self._store.roll_up()
         await self._store.forget_debits()
+        await self._store.mind_the_clock()
 
     async def _housekeeping(self) -> None:
         """Make days ahead, drop what is past its time."""

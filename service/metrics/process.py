@@ -97,12 +97,10 @@ class ProcessMetrics:
 
     def probe_started(self, lag: timedelta) -> None:
         """A probe starts, `lag` after it was due."""
-        self._in_flight.inc()
         self._lag.observe(max(0.0, lag.total_seconds()))
 
     def probe_finished(self, provider: str, verdict: Verdict) -> None:
         """A probe that was started ended with a verdict."""
-        self._in_flight.dec()
         outcome = verdict.outcome.value
         self._probes.labels(provider, verdict.contract, verdict.status.value, outcome, self._location).inc()
         labels = (provider, verdict.contract, outcome, self._location)
@@ -110,9 +108,8 @@ class ProcessMetrics:
         if verdict.time_to_first_token_s is not None:
             self._first_token.labels(*labels).observe(verdict.time_to_first_token_s)
 
-    def probe_abandoned(self) -> None:
-        """A probe that was started ended without a verdict."""
-        self._in_flight.dec()
+    def in_flight(self, probes: int) -> None:
+        self._in_flight.set(probes)
 
     def database(self, up: bool) -> None:
         self._database_up.set(up)

@@ -41,6 +41,7 @@ from service.store import (
     pauses,
     probers,
     rollup,
+    set_back,
     spends,
     transitions,
     verdicts,
@@ -317,6 +318,17 @@ class Store:
         """Delete what limits and waits no longer count. Wanted often: each probe under a limit leaves a row or two."""
         async with self._engine.begin() as connection:
             await limits.forget(connection)
+
+    async def mind_the_clock(self) -> None:
+        """Have nothing wait until it is that time again when the database's clock was set back. Wanted often."""
+        async with self._engine.begin() as connection:
+            brought = await set_back.bring_near(connection)
+        if brought:
+            _log.warning(
+                "The database's clock was set back: cells are asked sooner than planned.",
+                action="database_clock_set_back",
+                cells=brought,
+            )
 
     async def _apply(self, finished: Sequence[tuple[Claim, Verdict]]) -> set[UUID]:
         async with self._engine.begin() as connection:

@@ -28,9 +28,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from service.derive import FUTURE_TOLERANCE
 from service.model import Change, Claim, Confirmed, Mark, Outcome, Spend, Status, StoredVerdict, Verdict
 from service.pacing import LONGEST_WAIT, Plan, Rhythm, after_midnight, plan, somewhere_in, stretch
-from service.regression import confirm, confirmed_of, confirmed_values, to_judge_again, wants_quick_reprobe
+from service.regression import confirm, confirmed_of, confirmed_values, set_back, to_judge_again, wants_quick_reprobe
 from service.rejudge import judge_again
 from service.rules import RULESET
 from service.store import limits, pauses, rollup, spends, transitions
@@ -118,7 +119,7 @@ async def _follow(
         .where(cells.c.id.in_([claim.cell_id for claim, _ in new]))
     )
     configured = {row.id: row for row in await connection.execute(current)}
-    steps = await _steps(connection, new, configured)
+    steps = await _steps(connection, new, configured, held)
     await connection.execute(_UPDATE_LATEST, [_latest_values(step) for step in steps])
     await transitions.record(connection, steps)
     await spends.add(connection, [verdict for _, verdict in new])
@@ -144,12 +145,14 @@ async def _follow(
 
 @dataclass(frozen=True)
 class Step:
-    """One stored verdict and what it makes of its cell. `row` is how the cell is configured; `replaced` is the standing
-    verdict before it, `stands` that it stands now; `standing` is the one that stands after it."""
+    """One stored verdict and what it makes of its cell. `row` is how the cell is configured; `holds` says that nobody
+    has claimed it since; `replaced` is the standing verdict before it, `stands` that it stands now; `standing` is the
+    one that stands after it."""
 
     claim: Claim
     verdict: Verdict
     row: Row[Any]
+    holds: bool
     stands: bool
     replaced: Mapping[str, Any] | None
     standing: Mapping[str, Any] | None
@@ -159,7 +162,10 @@ class Step:
 
 
 async def _steps(
-    connection: AsyncConnection, new: Sequence[Finished], configured: Mapping[int, Row[Any]]
+    connection: AsyncConnection,
+    new: Sequence[Finished],
+    configured: Mapping[int, Row[Any]],
+    held: Mapping[UUID, Row[Any]],
 ) -> list[Step]:
     """What each verdict does, in the order of their times; several of one cell follow upon each other."""
     standing = {cell_id: row.standing for cell_id, row in configured.items()}
@@ -167,33 +173,46 @@ async def _steps(
     steps = []
     for claim, verdict in new:
         row, old, state = configured[claim.cell_id], standing[claim.cell_id], confirmed[claim.cell_id]
-        current = verdict.fingerprint == row.fingerprint
+        holds, ahead = claim.lease_id in held, row.now + FUTURE_TOLERANCE
+        counts = verdict.fingerprint == row.fingerprint and (holds or verdict.observed_at <= ahead)
         stands = (
-            current
+            counts
             and verdict.outcome is not Outcome.UNPROVEN
-            and (old is None or datetime.fromisoformat(old["observed_at"]) < verdict.observed_at)
+            and (old is None or _is_newer(verdict, datetime.fromisoformat(old["observed_at"]), holds, ahead))
         )
         change, quick = None, False
-        if current:
+        if counts:
             mark = mark_of(verdict)
-            again = await _judged_again(connection, state.grounds if to_judge_again(state, mark) else None, mark)
+            if state.last is not None and holds and state.last.observed_at > ahead:
+                state = set_back(state, mark.observed_at)
+            again = await _judged_again(
+                connection, row.id, state.grounds if to_judge_again(state, mark) else None, mark
+            )
             state, change = confirm(state, mark, again)
             quick = bool(row.required) and wants_quick_reprobe(state, mark)
         if stands:
             standing[claim.cell_id] = standing_values(verdict)
         confirmed[claim.cell_id] = state
-        steps.append(Step(claim, verdict, row, stands, old, standing[claim.cell_id], state, change, quick))
+        steps.append(Step(claim, verdict, row, holds, stands, old, standing[claim.cell_id], state, change, quick))
     return steps
 
 
-async def _judged_again(connection: AsyncConnection, grounds: Mark | None, mark: Mark) -> Status | None:
+def _is_newer(verdict: Verdict, known_at: datetime, holds: bool, ahead: datetime) -> bool:
+    """Whether a verdict is newer than one observed at `known_at`. What lies `ahead` was observed before the database's
+    clock was set back, so that its time says nothing: then the lease tells, after which nobody has asked."""
+    return known_at < verdict.observed_at or (holds and known_at > ahead)
+
+
+async def _judged_again(connection: AsyncConnection, cell_id: int, grounds: Mark | None, mark: Mark) -> Status | None:
     """What a stored verdict says under the rules of `mark`; None when it is gone, when its facts don't say enough, or
     when `mark` is itself of earlier rules: it came by way of the spool."""
     if grounds is None or mark.ruleset != RULESET:
         return None
     found = await connection.execute(
         select(verdicts.c.contract, verdicts.c.facts).where(
-            verdicts.c.id == grounds.id, verdicts.c.observed_at == grounds.observed_at
+            verdicts.c.id == grounds.id,
+            verdicts.c.cell_id == cell_id,
+            verdicts.c.observed_at >= grounds.observed_at,  # later where the clock was set back
         )
     )
     row = found.one_or_none()
@@ -206,7 +225,8 @@ def _waits(steps: Sequence[Step]) -> dict[tuple[str, str, str], datetime]:
     for step in steps:
         if step.verdict.retry_after_s and step.verdict.fingerprint == step.row.fingerprint:
             key = (step.row.provider, step.row.host, step.row.credential)
-            until = step.verdict.observed_at + min(timedelta(seconds=step.verdict.retry_after_s), LONGEST_WAIT)
+            since = min(step.verdict.observed_at, step.row.now + FUTURE_TOLERANCE)
+            until = since + min(timedelta(seconds=step.verdict.retry_after_s), LONGEST_WAIT)
             asked[key] = max(until, asked.get(key, until))
     return asked
 
@@ -290,6 +310,8 @@ def _latest_values(step: Step) -> dict[str, Any]:
         "cell": step.claim.cell_id,
         "value": standing_values(verdict),
         "seen_at": verdict.observed_at,
+        "ahead": step.row.now + FUTURE_TOLERANCE,
+        "holds": step.holds,
         "result": verdict.outcome.value,
         "stands": step.stands,
         "state": confirmed_values(step.confirmed),
@@ -354,10 +376,20 @@ def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend], stopped: Mappin
 def _build_update_latest() -> Any:
     seen_at, result = bindparam("seen_at", type_=Moment), bindparam("result", type_=Text)
     value, state = bindparam("value", type_=JSONB), bindparam("state", type_=JSONB)
-    newest = or_(latest.c.last_observed_at.is_(None), latest.c.last_observed_at < seen_at)
+    ahead, holds = bindparam("ahead", type_=Moment), bindparam("holds", type_=Boolean)
+    was_set_back = and_(holds, latest.c.last_observed_at > ahead)  # the clock; see `_is_newer`
+    newer = or_(latest.c.last_observed_at.is_(None), latest.c.last_observed_at < seen_at, was_set_back)
+    newest = and_(newer, or_(holds, seen_at <= ahead))
     stands = bindparam("stands", type_=Boolean)
     turned = and_(stands, latest.c.standing["outcome"].astext.is_distinct_from(result))
-    proof = case((result == Outcome.PROVEN.value, seen_at))
+    proof = case((result == Outcome.PROVEN.value, func.least(seen_at, ahead)))
+    proven_before = case(
+        (
+            and_(was_set_back, latest.c.last_proven_at > seen_at),
+            latest.c.last_proven_at - (latest.c.last_observed_at - seen_at),
+        ),
+        else_=latest.c.last_proven_at,
+    )
     changed_at = bindparam("changed_at", type_=Moment)
     return (
         update(latest)
@@ -365,12 +397,14 @@ def _build_update_latest() -> Any:
         .values(
             standing=case((stands, value), else_=latest.c.standing),
             standing_observed_at=case((stands, seen_at), else_=latest.c.standing_observed_at),
-            state_since=case((turned, seen_at), else_=latest.c.state_since),
+            state_since=case(
+                (or_(turned, and_(stands, latest.c.state_since > seen_at)), seen_at), else_=latest.c.state_since
+            ),
             last=case((newest, value), else_=latest.c.last),
-            last_observed_at=func.greatest(latest.c.last_observed_at, seen_at),
-            last_proven_at=func.greatest(latest.c.last_proven_at, proof),
+            last_observed_at=case((newest, seen_at), else_=latest.c.last_observed_at),
+            last_proven_at=func.greatest(proven_before, proof),
             confirmed=state,
-            last_transition_at=func.greatest(latest.c.last_transition_at, changed_at),
+            last_transition_at=func.coalesce(changed_at, latest.c.last_transition_at),
             tokens_in=latest.c.tokens_in + bindparam("used_in", type_=Integer),
             tokens_out=latest.c.tokens_out + bindparam("used_out", type_=Integer),
             **{name.value: latest.c[name.value] + cast(result == name.value, Integer) for name in Outcome},

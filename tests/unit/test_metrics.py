@@ -258,7 +258,7 @@ def test_the_process_counts_what_it_did_with_its_location_on_every_series() -> N
     process = ProcessMetrics("eu-1", "1.2.3")
     process.probe_started(timedelta(seconds=3))
     process.probe_started(timedelta(0))
-    process.probe_started(timedelta(0))
+    process.in_flight(1)
     process.probe_finished("acme", verdict())
     process.probe_finished("acme", verdict(Status.UNREACHABLE, first_token_s=None))
     process.database_error()
@@ -288,7 +288,7 @@ def test_the_process_counts_what_it_did_with_its_location_on_every_series() -> N
     assert found["routeproof_build_info"][0].labels["version"] == "1.2.3"
     assert "routeproof_egress_up" not in found
 
-    process.probe_abandoned()
+    process.in_flight(0)
     process.egress(False)
     found = samples(process.render().decode())
     assert found["routeproof_probes_in_flight"][0].value == 0

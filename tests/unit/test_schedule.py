@@ -75,6 +75,9 @@ class Shelf:
     async def forget_debits(self) -> None:
         self.done.append("forgot debits")
 
+    async def mind_the_clock(self) -> None:
+        self.done.append("minded the clock")
+
     async def ensure_partitions(self) -> None:
         self.done.append("made days")
 
@@ -228,6 +231,24 @@ class TestDispatch:
         await turns()
         await works.schedule.drain(0)
         assert (works.saver.verdicts, works.store.released) == ([], [])
+
+    @pytest.mark.parametrize("unsent", [None, "paused"])
+    async def test_what_fails_in_our_own_hands_is_under_way_no_more(
+        self, monkeypatch: pytest.MonkeyPatch, unsent: str | None
+    ) -> None:
+        def broken(*_: Any) -> None:
+            raise RuntimeError
+
+        works = Works(Shelf(claim(unsent=unsent)))
+        monkeypatch.setattr(works.saver, "put", broken)
+        works.schedule.start()
+        await works.begun()
+        if unsent is None:
+            assert b'routeproof_probes_in_flight{location="here"} 1.0' in works.metrics.render()
+        works.prober.ends.put_nowait(Status.TIMEOUT)
+        await turns()
+        assert b'routeproof_probes_in_flight{location="here"} 0.0' in works.metrics.render()
+        await works.schedule.drain(0)
 
     async def test_a_database_that_is_away_is_asked_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("service.schedule._RETRY_S", 0.01)
@@ -412,7 +433,7 @@ class TestJobs:
     async def test_sums_are_made_and_debits_forgotten_together(self) -> None:
         works = Works(Shelf())
         await works.schedule._roll_up()
-        assert works.store.done == ["rolled up", "forgot debits"]
+        assert works.store.done == ["rolled up", "forgot debits", "minded the clock"]
 
 
 class TestWatchdog:
