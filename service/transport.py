@@ -195,7 +195,7 @@ class Transport:
 
     async def connects(self, route: Route, seconds: float = 3.0) -> bool:
         """Whether a request of a route would find a connection, TLS included. None is sent."""
-        half = httpx.Timeout(None, connect=seconds / 2)  # it holds for the connection, and again for TLS
+        half = httpx.Timeout(seconds / 2)  # it holds for the connection, a proxy's answer, and again for TLS
         trace = {"trace": _stop_before_sending}
         try:
             async with self._client(route).stream("GET", route.base_url, timeout=half, extensions=trace):
@@ -296,8 +296,9 @@ class _ConnectedError(Exception):
     """A connection is there; nothing has been sent over it."""
 
 
-async def _stop_before_sending(event: str, _: Mapping[str, Any]) -> None:
-    if event == "http11.send_request_headers.started":
+async def _stop_before_sending(event: str, info: Mapping[str, Any]) -> None:
+    """A proxy is asked to connect, and that is all."""
+    if event == "http11.send_request_headers.started" and info["request"].method != b"CONNECT":
         raise _ConnectedError
 
 

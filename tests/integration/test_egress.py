@@ -119,13 +119,25 @@ async def test_the_first_answer_after_an_outage_ends_it(prober: Prober, closed_p
         assert (await probed(prober, at(closed_ports[0]))).status is Status.UNREACHABLE
 
 
-async def test_a_configured_check_decides_in_place_of_the_hosts(prober: Prober, closed_ports: list[int]) -> None:
+async def test_a_configured_check_that_answers_is_enough(prober: Prober, closed_ports: list[int]) -> None:
     routes = [at(port) for port in closed_ports]
     async with serving(answering(b"HTTP/1.1 204 No\r\n\r\n"), read=False) as port:
         prober.watch(routes, [f"http://127.0.0.1:{port}/"])
         assert (await probed(prober, routes[0])).status is Status.UNREACHABLE
     prober.watch(routes[:1], [f"http://127.0.0.1:{closed_ports[2]}/"])
     assert (await probed(prober, routes[0])).status is Status.OWN_NETWORK
+
+
+async def test_a_check_that_is_gone_hides_no_outage_while_another_host_is_there(
+    prober: Prober, closed_ports: list[int]
+) -> None:
+    dead_check = [f"http://127.0.0.1:{closed_ports[2]}/"]
+    async with serving(HEALTHY) as port:
+        prober.watch([at(closed_ports[0]), at(port)], dead_check)
+        assert (await probed(prober, at(closed_ports[0]))).status is Status.UNREACHABLE
+        assert prober.egress_up is True
+    prober.watch([at(closed_ports[0]), at(port)], dead_check)
+    assert (await probed(prober, at(closed_ports[0]))).status is Status.OWN_NETWORK
 
 
 # --- asking a host ------------------------------------------------------------------------------------------
@@ -150,6 +162,51 @@ async def test_tls_must_be_agreed_on_as_for_a_request(tls: object, own_certifica
         route = route_to(f"https://127.0.0.1:{port}/v1")
         assert await transport.connects(replace(route, id="trusting", ca_file=trusted))
         assert not await transport.connects(route)
+
+
+async def test_behind_a_proxy_it_is_the_host_that_must_be_there(
+    tls: object, own_certificate: tuple[object, object], closed_ports: list[int]
+) -> None:
+    said: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        said.append(request.split(b"\r\n")[0])
+        try:
+            there = await asyncio.open_connection("127.0.0.1", int(request.split()[1].rpartition(b":")[2]))
+        except OSError:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(passed_on(reader, there[1]), passed_on(there[0], writer))
+
+    ca_file = str(own_certificate[0])
+    async with Transport() as transport, serving(proxy, read=False) as way:
+        proxied = {"ca_file": ca_file, "proxy": f"http://127.0.0.1:{way}"}
+        async with serving(answering(then="hang"), tls, read=False) as port:  # type: ignore[arg-type]
+            route = route_to(f"https://127.0.0.1:{port}/v1")
+            assert await transport.connects(replace(route, **proxied))
+        gone = replace(route_to(f"https://127.0.0.1:{closed_ports[0]}/v1"), id="gone", **proxied)
+        assert not await transport.connects(gone)
+        dead = replace(route, id="dead", ca_file=ca_file, proxy=f"http://127.0.0.1:{closed_ports[1]}")
+        assert not await transport.connects(dead)
+    assert said == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % one for one in (port, closed_ports[0])]
+
+
+async def test_a_proxy_that_says_nothing_is_given_up() -> None:
+    async with Transport() as transport, serving(answering(then="hang"), read=False) as way:
+        route = replace(route_to("https://127.0.0.1:1/v1"), proxy=f"http://127.0.0.1:{way}")
+        async with asyncio.timeout(30):  # less than it hangs
+            assert not await transport.connects(route, seconds=0.2)
+        gc.collect()
+
+
+async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+    finally:
+        writer.transport.abort()
 
 
 @pytest.mark.parametrize(

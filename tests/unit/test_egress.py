@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from service.config import host_of
-from service.egress import FIRST_OTHERS, FRESH_S, MOST_OTHERS, Egress, Heard, network_up
+from service.egress import FIRST_OTHERS, FRESH_S, MOST_OTHERS, Distance, Egress, Heard, Way, distance, network_up
 from service.model import End, Exchange, Route
 from service.transport import Transport
 from tests.exchanges import ASK, ROUTE, call, early_end, no_answer, refused, timed_out
@@ -46,13 +46,62 @@ DIRECT: dict[str, tuple[list[Heard], bool | None]] = {
 
 @pytest.mark.parametrize(("heard", "up"), DIRECT.values(), ids=DIRECT)
 def test_what_was_heard_of_the_hosts_decides(heard: list[Heard], up: bool | None) -> None:
-    assert network_up({str(n): one for n, one in enumerate(heard)}, (), NOW, INTERVAL) is up
+    assert network_up(name("0"), {name(str(n)): one for n, one in enumerate(heard)}, (), NOW, INTERVAL) is up
 
 
-@pytest.mark.parametrize(("proxied", "up"), [(ONCE_REACHED, UP), (LONG_REACHED, DOWN), (NEVER, DOWN)])
-def test_an_answer_through_a_proxy_counts_for_the_whole_interval(proxied: Heard, up: bool | None) -> None:
-    heard = {"a": SILENT, "b": SILENT, "c": SILENT, "proxied": proxied}
-    assert network_up(heard, {"proxied"}, NOW, INTERVAL) is up
+@pytest.mark.parametrize(("quiet", "up"), [(ONCE_REACHED, UP), (LONG_REACHED, DOWN), (NEVER, DOWN)])
+def test_an_answer_of_one_that_cant_be_asked_counts_for_the_whole_interval(quiet: Heard, up: bool | None) -> None:
+    heard = {name("a"): SILENT, name("b"): SILENT, name("c"): SILENT, name("quiet"): quiet}
+    assert network_up(name("a"), heard, {name("quiet")}, NOW, INTERVAL) is up
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("127.0.0.1", Distance.LOOPBACK),
+        ("::1", Distance.LOOPBACK),
+        ("localhost", Distance.LOOPBACK),
+        ("vllm.localhost", Distance.LOOPBACK),
+        ("192.168.1.7", Distance.PRIVATE),
+        ("fd00::7", Distance.PRIVATE),
+        ("8.8.8.8", Distance.PUBLIC),
+        ("2606:4700::1", Distance.PUBLIC),
+        ("api.example", Distance.NAMED),
+        ("localhost.example", Distance.NAMED),
+    ],
+)
+def test_how_much_of_a_network_a_host_takes_is_seen_by_its_name(host: str, known: Distance) -> None:
+    assert distance(host) is known
+
+
+@pytest.mark.parametrize("answers", list(Distance)[:-1])
+def test_what_needs_less_of_a_network_doesnt_speak_for_what_needs_more(answers: Distance) -> None:
+    heard = {name("a"): SILENT, name("b"): SILENT, name("c"): SILENT, Way("near", answers): JUST_REACHED}
+    assert network_up(name("a"), heard, (), NOW, INTERVAL) is DOWN
+    assert network_up(Way("x", answers), heard, (), NOW, INTERVAL) is UP
+
+
+def test_an_answer_by_a_proxy_doesnt_speak_for_the_direct_way_nor_the_other_way_round() -> None:
+    direct, proxied = [name(host) for host in "abc"], [Way(host, Distance.NAMED, "http://p") for host in "def"]
+    for silent, reached in ((direct, proxied), (proxied, direct)):
+        heard = dict.fromkeys(silent, SILENT) | dict.fromkeys(reached, JUST_REACHED)
+        assert network_up(silent[0], heard, (), NOW, INTERVAL) is DOWN
+        assert network_up(reached[0], heard, (), NOW, INTERVAL) is UP
+
+
+def test_all_that_is_silent_counts_whatever_way_leads_there() -> None:
+    heard = {name("a"): SILENT, Way("8.8.8.8:443", Distance.PUBLIC): SILENT, Way("c", Distance.NAMED, "p"): SILENT}
+    assert [network_up(way, heard, (), NOW, INTERVAL) for way in heard] == [DOWN, DOWN, DOWN]
+
+
+def test_silence_on_our_own_machine_and_out_there_have_no_cause_in_common() -> None:
+    local = [Way(f"127.0.0.1:{port}", Distance.LOOPBACK) for port in (1, 2)]
+    heard = dict.fromkeys([*local, name("a"), name("b")], SILENT)
+    assert [network_up(way, heard, (), NOW, INTERVAL) for way in heard] == [OPEN] * 4
+
+
+def name(host: str) -> Way:
+    return Way(host, Distance.NAMED)
 
 
 class Clock:
@@ -91,6 +140,8 @@ def route_at(host: str, **fields: str) -> Route:
 
 
 A, B, C = ROUTES = tuple(map(route_at, ("a", "b", "c")))
+QUIET = [replace(route, proxy="http://p", base_url=route.base_url.replace("https", "http")) for route in ROUTES]
+"""Not encrypted, behind a proxy: they can't be asked."""
 MANY = tuple(route_at(f"h{number:02}") for number in range(20))
 
 
@@ -168,22 +219,32 @@ async def test_another_route_of_the_same_host_that_answers_speaks_for_our_networ
 @pytest.mark.parametrize("silence", [no_answer(), timed_out()], ids=["no answer", "time-out"])
 @pytest.mark.parametrize("fault", ["own_lag", "own_queue"])
 async def test_silence_that_may_be_our_own_loads_is_not_held_against_a_host(silence: Exchange, fault: str) -> None:
-    egress, _ = guard(Network(), [replace(route, proxy="http://p") for route in ROUTES])
-    for route in ROUTES:
+    egress, _ = guard(Network(), QUIET)
+    for route in QUIET:
         egress.note(route, replace(silence, **{fault: True}))
-    assert await egress.up(A) is None
+    assert await egress.up(QUIET[0]) is None
 
 
 async def test_a_cancelled_request_says_nothing() -> None:
-    egress, _ = guard(Network(), [replace(route, proxy="http://p") for route in ROUTES])
-    for route in ROUTES:
+    egress, _ = guard(Network(), QUIET)
+    for route in QUIET:
         egress.note(route, Exchange(ask=ASK, end=End.CANCELLED))
-    assert await egress.up(A) is None
+    assert await egress.up(QUIET[0]) is None
 
 
-async def test_hosts_behind_a_proxy_count_by_their_results_alone() -> None:
-    network = Network()
+async def test_hosts_that_a_proxy_stands_before_are_asked_by_way_of_it() -> None:
+    network = Network({"c:443"})
     proxied = [replace(route, proxy="http://p") for route in ROUTES]
+    egress, _ = guard(network, proxied)
+    egress.note(proxied[0], no_answer())
+    assert await egress.up(proxied[0]) is True
+    network.reachable.clear()
+    egress, _ = guard(network, proxied)
+    assert await egress.up(proxied[0]) is False
+
+
+async def test_those_that_it_would_answer_for_count_by_their_results_alone() -> None:
+    network, proxied = Network(), QUIET
     egress, clock = guard(network, proxied)
     egress.note(proxied[0], no_answer())
     assert await egress.up(proxied[0]) is None
@@ -278,7 +339,7 @@ async def test_an_answer_ends_what_a_configured_check_found() -> None:
     egress, _ = guard(network, urls=["http://check"])
     assert await egress.up(A) is False
     egress.note(B, call())
-    assert (await egress.up(A), network.asked) == (True, ["http://check"])
+    assert (await egress.up(A), network.asked) == (True, ["http://check", "a:443", "b:443", "c:443"])
 
 
 async def test_an_answer_that_comes_while_we_ask_counts() -> None:
@@ -305,20 +366,74 @@ async def test_the_time_of_the_last_finding_is_told() -> None:
 # --- a configured check -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("reachable", "up"), [(set(), False), ({"http://two"}, True), ({"a:443", "b:443"}, False)])
-async def test_a_configured_check_is_asked_in_place_of_the_hosts(reachable: set[str], up: bool) -> None:
-    network = Network(reachable)
+async def test_a_configured_check_that_answers_is_enough() -> None:
+    network = Network({"http://two"})
     egress, _ = guard(network, urls=["http://one", "http://two"])
-    assert await egress.up(A) is up
+    assert await egress.up(A) is True
     assert network.asked == ["http://one", "http://two"]
 
 
-async def test_a_configured_check_goes_its_own_way() -> None:
+@pytest.mark.parametrize(("reachable", "up"), [(set(), False), ({"b:443"}, True), ({"a:443"}, True)])
+async def test_one_that_is_silent_may_be_at_fault_itself_so_the_hosts_are_asked(reachable: set[str], up: bool) -> None:
+    network = Network(reachable)
+    egress, clock = guard(network, (A, B), urls=["http://one"])
+    assert await egress.up(A) is up
+    assert network.asked == ["http://one", "a:443", "b:443"]
+    clock.now += FRESH_S
+    assert await egress.up(A) is up
+    assert len(network.asked) == 3
+
+
+async def test_an_answer_from_before_the_check_fell_silent_doesnt_speak_against_it() -> None:
+    egress, clock = guard(Network(), urls=["http://check"])
+    egress.note(B, call())
+    clock.now += 1
+    assert await egress.up(A) is False
+
+
+LOCAL = replace(ROUTE, id="local", base_url="http://127.0.0.1:8000/v1")
+
+
+@pytest.mark.parametrize("urls", [(), ["http://check"]])
+async def test_what_answers_on_our_own_machine_says_nothing_of_the_world_outside(urls: list[str]) -> None:
+    network = Network({"127.0.0.1:8000"})
+    egress, _ = guard(network, (*ROUTES, LOCAL), urls)
+    egress.note(LOCAL, call())
+    assert await egress.up(A) is False
+    assert "127.0.0.1:8000" not in network.asked
+    egress.note(LOCAL, call())
+    assert await egress.up(A) is False
+    assert egress.checked is not None
+    assert not egress.checked.up
+    egress.note(B, call())
+    assert egress.checked.up
+
+
+async def test_a_check_of_the_world_outside_says_nothing_of_our_own_machine() -> None:
     network = Network()
-    egress, _ = guard(network)
-    egress.watch(ROUTES, ["http://one"], "http://proxy", "ca.pem")
-    await egress.up(A)
-    assert network.ways == {("http://proxy", "ca.pem")}
+    egress, _ = guard(network, (*ROUTES, LOCAL), ["http://check"])
+    assert await egress.up(A) is False
+    assert await egress.up(LOCAL) is None
+    assert egress.checked is not None
+    assert not egress.checked.up
+
+
+async def test_each_way_is_asked_for_itself() -> None:
+    """Within ten seconds of another's check too."""
+    network = Network({"8.8.8.8:443"})
+    silent = route_at("9.9.9.9")
+    egress, _ = guard(network, [*ROUTES, route_at("8.8.8.8"), silent])
+    assert await egress.up(A) is False  # names don't resolve
+    assert await egress.up(silent) is True
+    assert egress.checked is not None
+    assert not egress.checked.up  # of names nothing else is known yet
+
+
+async def test_hosts_behind_one_proxy_are_alike_to_us_whatever_they_are_called() -> None:
+    network = Network({"10.0.0.7:443"})
+    proxied = [replace(route, proxy="http://p") for route in (A, route_at("10.0.0.7"))]
+    egress, _ = guard(network, proxied, ["http://check"])
+    assert await egress.up(proxied[0]) is True
 
 
 # --- another configuration ----------------------------------------------------------------------------------
@@ -352,12 +467,12 @@ async def test_a_check_that_is_configured_now_is_asked_at_once() -> None:
 
 
 async def test_the_interval_is_that_of_the_silent_route() -> None:
-    proxied = [replace(route, proxy="http://p", interval=timedelta(minutes=1)) for route in ROUTES]
+    proxied = [replace(route, interval=timedelta(minutes=1)) for route in QUIET]
     egress, clock = guard(Network(), proxied)
-    egress.note(B, no_answer())
-    egress.note(C, no_answer())
+    egress.note(proxied[1], no_answer())
+    egress.note(proxied[2], no_answer())
     clock.now += 61
-    egress.note(A, no_answer())
+    egress.note(proxied[0], no_answer())
     assert await egress.up(proxied[0]) is None
     clock.now += FRESH_S + 1
     assert await egress.up(replace(proxied[0], interval=timedelta(minutes=5))) is False
