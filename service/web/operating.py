@@ -5,19 +5,20 @@ The door has checked the token, the origin and the form token before anything he
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from service.derive import RouteState
+from service.model import PauseScope, RouteRow
 from service.web import actions, views
 from service.web.access import page_before
 from service.web.api.params import NewPause, wrong
 from service.web.door import form_fields, viewer_of
 from service.web.parts import Parts
-from service.web.views.operating import LENGTHS, WRONG, PauseForm, became
+from service.web.views.operating import LENGTHS, WRONG, Pausable, PauseForm, became, pausable
 
 READ = ["GET", "HEAD"]
 
@@ -26,19 +27,23 @@ def router(parts: Parts) -> APIRouter:
     """`/routes/{id}/probe`, `/routes/{id}/pause` with its form, and `/pauses/{id}/end`."""
     pages = APIRouter(include_in_schema=False)
 
-    async def known(route_id: str) -> RouteState:
-        state = views.state_of(await actions.known(parts), route_id)
+    async def known(route_id: str) -> tuple[RouteRow, Sequence[Pausable]]:
+        view = await actions.known(parts)
+        state = views.state_of(view, route_id)
         if state is None:
             raise actions.no_such_route()
-        return state
+        return state.route, pausable(view, state.route)
 
-    def form(request: Request, state: RouteState, filled: PauseForm, mistakes: list[str]) -> Response:
+    def form(
+        request: Request, route: RouteRow, choices: Sequence[Pausable], filled: PauseForm, mistakes: Sequence[str]
+    ) -> Response:
         return parts.templates.render(
             "pause.html",
             status=400 if mistakes else 200,
             viewer=viewer_of(request),
-            route=state.route,
-            back=_page(state.route.id),
+            route=route,
+            back=_page(route.id),
+            choices=choices,
             form=filled,
             mistakes=mistakes,
             lengths=LENGTHS,
@@ -52,23 +57,25 @@ def router(parts: Parts) -> APIRouter:
 
     @pages.api_route("/routes/{route_id}/pause", methods=READ)
     async def show(request: Request, route_id: str) -> Response:
-        return form(request, await known(route_id), PauseForm(), [])
+        route, choices = await known(route_id)
+        return form(request, route, choices, PauseForm(), ())
 
     @pages.post("/routes/{route_id}/pause")
     async def pause(request: Request, route_id: str) -> Response:
-        state, filled = await known(route_id), PauseForm.of(form_fields(await request.body()))
-        targets = {"route": state.route.id, "provider": state.route.provider}
+        (route, choices), filled = await known(route_id), PauseForm.of(form_fields(await request.body()))
+        chosen = next((one for one in choices if one.value == filled.what), None)
         try:
             wanted = NewPause(
-                scope=filled.scope,  # type: ignore[arg-type]  # checked here, as it came
-                target=targets.get(filled.scope, state.route.id),
+                scope=chosen.scope if chosen else PauseScope.ROUTE,
+                target=chosen.target if chosen else "",
                 duration_s=filled.seconds,
                 stops=filled.stops,
                 reason=filled.reason,
                 by=filled.by,
             )
         except ValueError as error:
-            return form(request, state, filled, [words for name, words in WRONG.items() if name in wrong(error)])
+            mistakes = [words for name, words in WRONG.items() if name in wrong(error)]
+            return form(request, route, choices, filled, mistakes)
         await actions.pause(
             parts,
             viewer_of(request),

@@ -25,7 +25,7 @@ ID = UUID(int=7)
 PAUSE = Pause(ID, PauseScope.PROVIDER, "mistral", NOW - MINUTE, NOW + 48 * MINUTE, True, "new <keys>", "Ada")
 PAUSED = View(replace(MIXED, pauses=(PAUSE,)), age_s=2)
 CHANGES = (f"{PAGE}/probe", f"{PAGE}/pause", f"/pauses/{ID}/end")
-FORM = {"scope": "route", "length": "4", "stops": "no", "reason": "new disks", "by": "Ada"}
+FORM = {"what": "route", "length": "4", "stops": "no", "reason": "new disks", "by": "Ada"}
 
 
 @asynccontextmanager
@@ -152,7 +152,7 @@ async def test_the_state_is_read_anew_after_each_change() -> None:
     [
         ({}, (PauseScope.ROUTE, "mistral", 4 * 3600.0, False, "new disks", "Ada")),
         (
-            {"scope": "provider", "stops": "yes", "length": "24", "reason": "", "by": ""},
+            {"what": "provider", "stops": "yes", "length": "24", "reason": "", "by": ""},
             (PauseScope.PROVIDER, "mistral", 86400.0, True, "", "operate session"),
         ),
         (
@@ -171,7 +171,9 @@ async def test_a_pause_is_set_as_the_form_says(changes: dict[str, str], wanted: 
 
 
 MISTAKES: tuple[tuple[dict[str, str], str], ...] = (
-    ({"scope": "everything"}, "Choose what to pause."),
+    ({"what": "everything"}, "Choose what to pause."),
+    ({"what": "tag:of-another-route"}, "Choose what to pause."),
+    ({"what": ""}, "Choose what to pause."),
     ({"length": "other", "hours": ""}, "Say for how many hours"),
     ({"length": "other", "hours": "0"}, "Say for how many hours"),
     ({"length": "other", "hours": "745"}, "Say for how many hours"),
@@ -195,13 +197,21 @@ async def test_a_form_that_is_filled_in_wrongly_comes_back_with_what_was_typed()
     assert changed(store) == []
 
 
-async def test_only_a_route_and_its_own_provider_are_paused_from_its_page() -> None:
+async def test_only_a_route_its_own_provider_and_its_own_tags_are_paused_from_its_page() -> None:
     store = Store()
     async with operator(store) as (browser, secret):
-        for fields in ({"scope": "tag"}, {"scope": "tag", "target": "eu"}):
-            assert (await post(browser, f"{PAGE}/pause", {**FORM, **secret, **fields})).status_code == 404
-        await post(browser, f"{PAGE}/pause", {**FORM, **secret, "target": "claude"})
+        await post(browser, f"{PAGE}/pause", {**FORM, **secret, "scope": "tag", "target": "claude"})
     assert [what[:2] for _, what in changed(store)] == [(PauseScope.ROUTE, "mistral")]
+
+
+async def test_a_tag_is_paused_from_the_page_of_a_route_and_the_form_says_how_many_a_pause_covers() -> None:
+    store, page = Store(), "/routes/qwen3-235b-a22b-instruct-2507/pause"
+    async with operator(store) as (browser, secret):
+        said = words(await browser.get(page))
+        assert (await post(browser, page, {**FORM, **secret, "what": "tag:eu"})).status_code == 303
+    assert changed(store) == [("pause", (PauseScope.TAG, "eu", 4 * 3600.0, False, "new disks", "Ada"))]
+    assert "This route All routes of openrouter: 3 of them" in said
+    assert "All routes with the tag prod: none but this one" in said
 
 
 async def test_a_pause_is_shown_with_its_end_where_it_holds() -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 from urllib.parse import urlencode
 
 from service.derive import RouteState
-from service.model import AskedNow
+from service.model import AskedNow, PauseScope, RouteRow
 from service.web.views.head import Held, holding
 from service.web.views.words import View, moment
 
@@ -92,10 +92,38 @@ def _time(query: Query, name: str) -> datetime | None:
 
 
 @dataclass(frozen=True)
+class Pausable:
+    """What may be paused from the page of a route: `value` is what its form sends."""
+
+    value: str
+    scope: PauseScope
+    target: str
+    words: str
+
+
+def pausable(view: View, route: RouteRow) -> tuple[Pausable, ...]:
+    """The route, its provider, and each of its tags, with how many routes that is."""
+    others = {row.route.id: row.route for row in view.snapshot.cells}.values()
+    of_provider = sum(other.provider == route.provider for other in others)
+    found = [
+        Pausable("route", PauseScope.ROUTE, route.id, "This route"),
+        Pausable("provider", PauseScope.PROVIDER, route.provider, _all(of_provider, f"of {route.provider}")),
+    ]
+    for tag in route.tags:
+        tagged = sum(tag in other.tags for other in others)
+        found.append(Pausable(f"tag:{tag}", PauseScope.TAG, tag, _all(tagged, f"with the tag {tag}")))
+    return tuple(found)
+
+
+def _all(count: int, what: str) -> str:
+    return f"All routes {what}: {f'{count} of them' if count > 1 else 'none but this one'}"
+
+
+@dataclass(frozen=True)
 class PauseForm:
     """What was chosen and typed. `hours` counts where `length` is `other`."""
 
-    scope: str = "route"
+    what: str = "route"
     length: str = "1"
     hours: str = ""
     stops: bool = False
@@ -105,7 +133,7 @@ class PauseForm:
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> PauseForm:
         return cls(
-            scope=fields.get("scope", ""),
+            what=fields.get("what", ""),
             length=fields.get("length", ""),
             hours=fields.get("hours", "").strip(),
             stops=fields.get("stops") == "yes",
@@ -123,7 +151,7 @@ class PauseForm:
 
 
 WRONG: Mapping[str, str] = {
-    "scope": "Choose what to pause.",
+    "target": "Choose what to pause.",
     "duration_s": "Say for how many hours: more than 0, and 744 (31 days) at most.",
     "reason": "The reason is one line of 300 characters at most.",
     "by": "The name is one line of 100 characters at most.",
