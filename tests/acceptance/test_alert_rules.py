@@ -203,6 +203,11 @@ MUTED: list[tuple[str, dict[str, str], list[dict[str, str]]]] = [
         [alert("RouteproofJobStuck", location="eu", instance="a", task="roll_up")],
     ),
     (
+        "a standstill mutes what is seen from there, where installations are told apart",
+        alert("RouteproofLocationStopped", location="eu", routeproof_url="https://a.example"),
+        [alert("RouteproofContractRegressed", provider="acme", routeproof_url="https://a.example", **EU)],
+    ),
+    (
         "a regression explains an expired proof",
         alert("RouteproofContractRegressed", provider="acme", **EU),
         [alert("RouteproofProofExpired", provider="acme", **EU)],
@@ -227,6 +232,19 @@ HEARD: list[tuple[str, dict[str, str], list[dict[str, str]]]] = [
         [
             alert("RouteproofContractRegressed", provider="zeta", **{**EU, "location": "us"}),
             alert("RouteproofProviderDown", provider="acme", location="us"),
+        ],
+    ),
+    (
+        "an absence that names no place mutes nothing that names none",
+        alert("RouteproofAbsent"),
+        [alert("RouteproofContractInPart", provider="acme", route="alpha", contract="native_tools")],
+    ),
+    (
+        "another installation that calls its place and its provider alike is another one",
+        alert("RouteproofLocationStopped", location="eu", provider="acme", routeproof_url="https://a.example"),
+        [
+            alert("RouteproofContractRegressed", provider="acme", routeproof_url="https://b.example", **EU),
+            alert("RouteproofLagging", location="eu", routeproof_url="https://b.example"),
         ],
     ),
     (
