@@ -23,12 +23,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from service.demo import predicates
+from service.demo.listener import Listener
 from service.demo.request import Request
 from service.demo.scenario import End, Entry, Framing, Reply, Scenario, Transfer, Values
 
@@ -91,8 +93,7 @@ class Provider:
     def __init__(self, scenarios: Iterable[Scenario], host: str = "127.0.0.1", port: int = 0) -> None:
         self._played = {scenario.id: _Played(scenario) for scenario in scenarios}
         self._host, self._port = host, port
-        self._servers: list[asyncio.Server] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._listeners: list[Listener] = []
         self._origins: tuple[str, str] | None = None
         self._counts: Counter[str] = Counter()
         self.requests: list[Received] = []
@@ -100,11 +101,11 @@ class Provider:
     async def __aenter__(self) -> Self:
         for port, other_origin in ((self._port, False), (0, True)):
             try:
-                self._servers.append(await self._listen(port, other_origin))
+                self._listeners.append(Listener(partial(self._serve, other_origin), self._host, port))
             except BaseException:
                 await self._close()
                 raise
-        ports = [server.sockets[0].getsockname()[1] for server in self._servers]
+        ports = [listener.port for listener in self._listeners]
         self._origins = (f"http://{self._host}:{ports[0]}", f"http://{self._host}:{ports[1]}")
         return self
 
@@ -113,26 +114,9 @@ class Provider:
     ) -> None:
         await self._close()
 
-    async def _listen(self, port: int, other_origin: bool) -> asyncio.Server:
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(self._serve(_Connection(reader, writer), other_origin))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
-
-        return await asyncio.start_server(accept, self._host, port, backlog=1024)
-
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        # Connections that were being accepted just now come to light while others end, hence the loop.
-        await asyncio.sleep(0)
-        while self._connections:
-            for task in self._connections:
-                task.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
+        while self._listeners:
+            await self._listeners.pop().close()
 
     @property
     def origin(self) -> str:
@@ -176,7 +160,8 @@ class Provider:
         self._played[id] = _Played(scenario)
         del self._counts[id]
 
-    async def _serve(self, connection: _Connection, other_origin: bool) -> None:
+    async def _serve(self, other_origin: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(reader, writer)
         try:
             while (head := await connection.read_request()) is not None:
                 reply, values = self._answer(head, other_origin)

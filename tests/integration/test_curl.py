@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from service.contracts import CONTRACTS
+from service.demo.listener import Listener
 from service.model import Auth, Credentials, Route, Secret, SecretRef
 from service.transport import Transport
 from service.web.views.configuration import lines
@@ -35,9 +36,11 @@ async def recording() -> AsyncIterator[tuple[str, list[Request]]]:
         seen.append((line, fields, await reader.readexactly(int(fields["content-length"]))))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         writer.close()
+        await writer.wait_closed()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
+    listener = Listener(answer, "127.0.0.1")
+    yield f"127.0.0.1:{listener.port}", seen
+    await listener.close()
 
 
 async def sent_by_curl(line: str, environ: Mapping[str, str]) -> None:

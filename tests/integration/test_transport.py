@@ -26,6 +26,7 @@ import uvloop
 from service import probe
 from service.answer import DRAIN_LIMIT
 from service.contracts.native_tools import TOOL
+from service.demo.listener import Listener
 from service.demo.scenario import Scenario
 from service.model import Auth, Body, Credentials, End, Exchange, Route, Secret, Status
 from service.probe import Moment, Prober
@@ -76,7 +77,6 @@ DONE = event(b"[DONE]")
 async def serving(handler: Handler, context: ssl.SSLContext | None = None, read: bool = True) -> AsyncIterator[int]:
     """A server on a port of its own; its handler is called once a request's head is there, and is cancelled at the
     end."""
-    tasks: set[asyncio.Task[None]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -94,21 +94,11 @@ async def serving(handler: Handler, context: ssl.SSLContext | None = None, read:
             with contextlib.suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
 
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(handle(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
+    listener = Listener(handle, "127.0.0.1", context=context)
     try:
-        yield server.sockets[0].getsockname()[1]
+        yield listener.port
     finally:
-        server.close()
-        await asyncio.sleep(0)  # connections that were being accepted just now come to light
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()
+        await listener.close()
 
 
 def answering(*pieces: bytes, pause: float = 0.0, then: str = "close") -> Handler:
