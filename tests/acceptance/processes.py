@@ -22,9 +22,11 @@ import httpx
 import yaml
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_S = 90.0
+"""How long what must come is waited for: it bounds a hang, and no test asserts by it how fast anything is."""
 
 
-async def until(what: Callable[[], Any], within: float = 15.0, every: float = 0.03) -> None:
+async def until(what: Callable[[], Any], within: float = PATIENCE_S, every: float = 0.03) -> None:
     """Wait until `what` gives something true; it may be a coroutine function. Fails when the time, in seconds, is up."""
     give_up_at = time.monotonic() + within
     while True:
@@ -85,16 +87,16 @@ class Process:
         else:
             self.popen.send_signal(number)
 
-    async def ended(self, within: float = 15.0) -> int:
+    async def ended(self, within: float = PATIENCE_S) -> int:
         """The exit code."""
         await until(lambda: self.popen.poll() is not None, within)
         return self.popen.returncode
 
-    async def stop(self, number: signal.Signals = signal.SIGTERM, within: float = 15.0) -> int:
+    async def stop(self, number: signal.Signals = signal.SIGTERM, within: float = PATIENCE_S) -> int:
         self.send(number)
         return await self.ended(within)
 
-    async def ready(self, port: int, within: float = 30.0) -> None:
+    async def ready(self, port: int, within: float = PATIENCE_S) -> None:
         """Wait until the pages can be served. Fails at once when the process has ended."""
 
         async def answers() -> bool:
@@ -133,7 +135,9 @@ def routeproof(
                 popen.wait()
 
 
-async def run(*args: str | Path, env: Mapping[str, str] | None = None, within: float = 30.0) -> tuple[int, str, str]:
+async def run(
+    *args: str | Path, env: Mapping[str, str] | None = None, within: float = PATIENCE_S
+) -> tuple[int, str, str]:
     """Run the command to its end: exit code, stdout, stderr."""
     with routeproof(*args, env=env) as process:
         code = await process.ended(within)
@@ -141,7 +145,7 @@ async def run(*args: str | Path, env: Mapping[str, str] | None = None, within: f
 
 
 async def get(port: int, path: str) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
         return await client.get(f"http://127.0.0.1:{port}{path}")
 
 

@@ -231,13 +231,13 @@ async def story(process: Process, service: int, prometheus: Prometheus, heard: W
     async def all_are_proven() -> bool:
         return await prometheus.value(f"sum({proven})") == 3
 
-    await until(all_are_proven, within=30)
+    await until(all_are_proven)
     assert await prometheus.value("up") == 1
     assert await prometheus.value('cell:routeproof_contract_regressed:max{route="lively"}') == 0
     assert not await prometheus.now(f'ALERTS{{alertname="{REGRESSED}"}}')
 
     provider.replace("lively", replace(CUT, id="lively"))
-    await until(lambda: heard.alert("firing"), within=30)
+    await until(lambda: heard.alert("firing"))
     told = heard.alert("firing")
     assert told is not None
     assert {name: told["labels"].get(name) for name in ABOUT} == {
@@ -263,7 +263,7 @@ async def story(process: Process, service: int, prometheus: Prometheus, heard: W
     await a_scrape_is_well_formed(service)
 
     provider.replace("lively", replace(HEALTHY, id="lively"))
-    await until(lambda: heard.alert("resolved"), within=30)
+    await until(lambda: heard.alert("resolved"))
     resolved = heard.alert("resolved")
     assert resolved is not None
     assert resolved["labels"] == told["labels"]

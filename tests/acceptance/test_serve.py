@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -24,7 +23,18 @@ from service.database import open_database
 from service.demo.provider import Provider
 from service.demo.scenario import End, Scenario
 from service.model import ContractUse, Route, Secret
-from tests.acceptance.processes import free_port, get, open_folder, routeproof, run, servers_below, until, write
+from tests.acceptance.processes import (
+    PATIENCE_S,
+    free_port,
+    get,
+    open_folder,
+    routeproof,
+    run,
+    servers_below,
+    until,
+    write,
+)
+from tests.acceptance.reliability.peer import Peer
 from tests.peer import load_corpus, playing
 
 HEALTHY = load_corpus(("baseline-chat-native-tools",))[0]
@@ -84,7 +94,7 @@ def place(request: pytest.FixtureRequest, folder: Path) -> Place:
     return Place(folder / "data", request.getfixturevalue("database_url"))
 
 
-def configure(folder: Path, provider: Provider, ids: Sequence[str], port: int, **defaults: str) -> Path:
+def configure(folder: Path, provider: Provider | Peer, ids: Sequence[str], port: int, **defaults: str) -> Path:
     routes = [
         {"name": id, "provider": "p", "dialect": "openai-chat", "base_url": provider.url(id), "model": "demo-model"}
         for id in ids
@@ -92,7 +102,7 @@ def configure(folder: Path, provider: Provider, ids: Sequence[str], port: int, *
     return write(
         folder / f"{port}.yaml",
         service={"listen": f"127.0.0.1:{port}"},
-        defaults={"interval": "1h", "deadline": "10s", "contracts": ["native_tools"], **defaults},
+        defaults={"interval": "1h", "deadline": "60s", "contracts": ["native_tools"], **defaults},
         routes=routes,
     )
 
@@ -185,19 +195,22 @@ async def test_a_stop_signal_lets_the_probe_under_way_end_and_keeps_its_verdict(
     folder: Path, number: signal.Signals
 ) -> None:
     port, place = free_port(), Place(folder / "data", None)
-    async with playing([changed("slow", first_byte_delay_s=1.0)]) as provider:
-        config = configure(folder, provider, ["slow"], port)
+    async with Peer(hanging={"slow"}) as peer:
+        config = configure(folder, peer, ["slow"], port)
         with routeproof("serve", "-c", config, env=place.env) as process:
-            await until(lambda: provider.count("slow"), within=30)
+            await until(lambda: peer.holding)
             assert servers_below(folder)
-            assert await process.stop(number) == 0
+            process.send(number)
+            await until(lambda: '"drain"' in process.err)
+            peer.resume()
+            assert await process.ended() == 0
             assert not servers_below(folder)
             assert process.out == ""
             assert "Traceback" not in process.err, process.err
             lines = [json.loads(line) for line in process.err.splitlines()]
             said = [line["action"] for line in lines if line["action"] != "housekeeping"]
             assert said == ["started", "stopping", "drain", "probed"]
-        assert provider.count("slow") == 1
+        assert len(peer.log) == 1
     async with open_database(None, place.data_dir):
         assert place.sql("SELECT status FROM verdicts") == [("tools_supported",)]
         assert place.sql("SELECT lease_id, leased_until FROM schedule") == [(None, None)]
@@ -208,12 +221,12 @@ async def test_a_second_signal_changes_nothing_and_a_probe_that_hangs_ends_at_it
 ) -> None:
     port = free_port()
     async with playing([hanging("slow")]) as provider:
-        config = configure(folder, provider, ["slow"], port, deadline="1s")
+        config = configure(folder, provider, ["slow"], port, deadline="4s")
         with routeproof("serve", "-c", config, env=elsewhere.env) as process:
-            await until(lambda: provider.count("slow"), within=30)
+            await until(lambda: provider.count("slow"))
             process.send(signal.SIGTERM)
             await until(lambda: '"drain"' in process.err)
-            assert await process.stop(within=8) == 0
+            assert await process.stop() == 0
         assert elsewhere.sql("SELECT status, reason FROM verdicts") == [("timeout", "no_event")]
 
 
@@ -239,7 +252,7 @@ async def test_after_the_bound_probes_are_cancelled_and_their_leases_given_back(
         await until(lambda: provider.count("slow"))
         assert elsewhere.sql("SELECT lease_id IS NULL FROM schedule") == [(False,)]
         stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await serving
     assert elsewhere.sql("SELECT lease_id, leased_until, next_due_at <= now() FROM schedule") == [(None, None, True)]
     assert elsewhere.sql("SELECT status FROM verdicts") == []
@@ -258,9 +271,8 @@ async def test_a_reader_that_takes_nothing_does_not_hold_up_the_end(folder: Path
             with pytest.raises(TimeoutError):
                 while True:  # until neither side takes any more
                     await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(reader, request), 1)
-            began = time.monotonic()
             assert await process.stop() == 0
-            assert time.monotonic() - began < 8
+            assert "timeout graceful shutdown exceeded" in process.err  # it was held up until then, and no longer
 
 
 # --- started wrongly --------------------------------------------------------------------------------------
@@ -362,7 +374,7 @@ async def test_the_prober_role_probes_and_serves_no_port(folder: Path, elsewhere
     async with playing([healthy("well")]) as provider:
         config = configure(folder, provider, ["well"], port)
         with routeproof("serve", "-c", config, "--role", "prober", env=elsewhere.env) as process:
-            await until(lambda: elsewhere.sql("SELECT status FROM verdicts") == [("tools_supported",)], within=30)
+            await until(lambda: elsewhere.sql("SELECT status FROM verdicts") == [("tools_supported",)])
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", port)).close()
             assert await process.stop() == 0

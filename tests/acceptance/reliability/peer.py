@@ -11,9 +11,13 @@ import contextlib
 import json
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from types import TracebackType
 from typing import Self
+
+from service.demo.listener import Listener
 
 _TARGET = re.compile(rb"POST /s/([a-z0-9.-]+)/v1/chat/completions ")
 _KEY = re.compile(rb"\r\nauthorization: Bearer ([^\r]+)\r\n", re.IGNORECASE)
@@ -26,22 +30,24 @@ _REFUSED = (
 
 @dataclass
 class Asked:
-    """One request. Times are readings of the peer's monotonic clock, `at` is the time of the day when it ended;
-    `answered` says that the whole answer was taken. `probe` is what all requests of one probe have in common."""
+    """One request. Times are readings of the peer's monotonic clock, `told_at` is the time of the day at which the answer
+    was sent; `answered` says that the whole of it was taken. `probe` is what all requests of one probe have in common,
+    `model` the name of the model that answered, which no other answer has."""
 
     route: str
     key: str
     began: float
     probe: str = ""
+    model: str = ""
     ended: float | None = None
-    at: float = 0.0
+    told_at: float = 0.0
     answered: bool = False
 
 
 @dataclass
 class Peer:
     """Answers while it is entered. `delay_s` lies before each answer; routes in `broken` answer 500, routes in
-    `hanging` nothing. `close` and `open` take it off the network and put it back, on the same port."""
+    `hanging` nothing until `resume`. `close` and `open` take it off the network and put it back, on the same port."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -49,8 +55,9 @@ class Peer:
     broken: set[str] = field(default_factory=set)
     hanging: set[str] = field(default_factory=set)
     log: list[Asked] = field(default_factory=list)
-    _server: asyncio.Server | None = None
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _listener: Listener | None = None
+    _holds: set[asyncio.Timeout] = field(default_factory=set)
+    _numbers: Iterator[int] = field(default_factory=count)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -62,22 +69,24 @@ class Peer:
         await self.close()
 
     async def open(self) -> None:
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(self._serve(reader, writer))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-        self._server = await asyncio.start_server(accept, self.host, self.port, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listener = Listener(self._serve, self.host, self.port)
+        self.port = self._listener.port
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._server.wait_closed()
-            self._server = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+
+    @property
+    def holding(self) -> int:
+        """How many requests hang."""
+        return len(self._holds)
+
+    def resume(self) -> None:
+        """Answer what hangs, and let nothing hang any more."""
+        self.hanging.clear()
+        while self._holds:
+            self._holds.pop().reschedule(asyncio.get_running_loop().time())
 
     def url(self, route: str) -> str:
         return f"http://{self.host}:{self.port}/s/{route}/v1"
@@ -98,39 +107,46 @@ class Peer:
             body = json.loads(await reader.readexactly(int(length[1])))
             asked.probe = str(body["messages"][0]["content"])  # holds a word that no other probe has
             await self._hold(asked, reader)
-            writer.write(_REFUSED if asked.route in self.broken else _whole_call(body))
+            asked.told_at, asked.model = time.time(), f"{body['model']}-{next(self._numbers)}"
+            writer.write(_REFUSED if asked.route in self.broken else _whole_call(body, asked.model))
             await writer.drain()
             asked.answered = not await reader.read(1) or True
         except (asyncio.IncompleteReadError, ConnectionError, _GoneError):
             pass  # killed: what it was told, it can't tell any more
         finally:
             if asked is not None:
-                asked.ended, asked.at = time.monotonic(), time.time()
+                asked.ended = time.monotonic()
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
     async def _hold(self, asked: Asked, reader: asyncio.StreamReader) -> None:
         """Wait before the answer. Raises `_GoneError` as soon as nobody waits for it any more."""
-        delay = 3600.0 if asked.route in self.hanging else self.delay_s
-        if delay:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
+        hangs = asked.route in self.hanging
+        if not (hangs or self.delay_s):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if hangs else self.delay_s) as hold:
+                if hangs:
+                    self._holds.add(hold)
+                try:
                     await reader.read(1)
-                    raise _GoneError
+                finally:
+                    self._holds.discard(hold)
+                raise _GoneError
 
 
 class _GoneError(Exception):
     """The client closed before it was answered."""
 
 
-def _whole_call(body: dict[str, object]) -> bytes:
+def _whole_call(body: dict[str, object], model: str) -> bytes:
     tools = body.get("tools")
     name = tools[0]["function"]["name"] if isinstance(tools, list) else "none"
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": '{"value":"ok"}'}}
     events = [
-        _event(body, {"role": "assistant", "content": None, "tool_calls": [call]}, None),
-        _event(body, {}, "tool_calls"),
+        _event(model, {"role": "assistant", "content": None, "tool_calls": [call]}, None),
+        _event(model, {}, "tool_calls"),
         "[DONE]",
     ]
     text = "".join(f"data: {event}\n\n" for event in events).encode()
@@ -138,8 +154,6 @@ def _whole_call(body: dict[str, object]) -> bytes:
     return head % len(text) + text
 
 
-def _event(body: dict[str, object], delta: object, finish: str | None) -> str:
+def _event(model: str, delta: object, finish: str | None) -> str:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return json.dumps(
-        {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": body["model"], "choices": [choice]}
-    )
+    return json.dumps({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": [choice]})

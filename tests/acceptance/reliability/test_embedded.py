@@ -41,7 +41,7 @@ async def test_a_service_in_another_pid_namespace_uses_the_server_and_outlives_i
 
             owner.kill()
             os.kill(server, 0)  # it outlives the service that started it
-            await until(lambda: {a.key for a in peer.log[-3:]} == {"key-of-inside"}, within=30)
+            await until(lambda: {a.key for a in peer.log[-3:]} == {"key-of-inside"})
             assert servers_below(folder) == [server]
 
             heir.start()
@@ -55,7 +55,7 @@ async def test_a_service_in_another_pid_namespace_uses_the_server_and_outlives_i
             await heir.ready()
             (second,) = servers_below(folder)
             seen = len(peer.log)
-            await until(lambda: {a.key for a in peer.log[seen:]} >= {"key-of-inside", "key-of-heir"}, within=30)
+            await until(lambda: {a.key for a in peer.log[seen:]} >= {"key-of-inside", "key-of-heir"})
             assert servers_below(folder) == [second]
             inside.running.send(signal.SIGKILL)
             assert await heir.running.stop() == 0

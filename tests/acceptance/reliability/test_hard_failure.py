@@ -12,6 +12,6 @@ INTERVAL = 3
 
 async def test_a_hard_failure_is_confirmed_by_the_second_asking(server: Server, folder: Path) -> None:
     """These intervals are shorter than the wait of a quick re-probe, so that the next point of the grid confirms."""
-    waited = await confirmed_after(server, folder, INTERVAL)
-    print(f"confirmed after {waited:.1f} s")
-    assert waited <= 2.2 * INTERVAL + 2
+    found = await confirmed_after(server, folder, INTERVAL)
+    print(f"confirmed after {found.waited_s:.1f} s")  # how fast it is, the script `reliability_breaking` asserts
+    assert found.failed == 2
