@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, ScalarSelect, extract, func, or_, select, text, update
+from sqlalchemy import Row, ScalarSelect, bindparam, extract, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import AskedNow, Claim
-from service.pacing import DEADLINES_A_PROBE
+from service.pacing import DEADLINES_A_PROBE, after_midnight
 from service.store import limits, pauses, probers, spends
 from service.store.tables import cells, configurations, latest, schedule, waits
 
@@ -84,7 +84,7 @@ _CLAIM = text(
     FROM taken, cells c JOIN routes r ON r.id = c.route_id
     WHERE schedule.cell_id = taken.cell_id AND c.id = taken.cell_id
     RETURNING schedule.cell_id, schedule.lease_id, schedule.leased_until, schedule.next_due_at, taken.taken_over,
-      c.route_id, c.contract, c.location, c.fingerprint, c.provider, c.host, c.max_requests,
+      c.route_id, c.contract, c.location, c.fingerprint, c.provider, c.host, c.max_requests, c.interval_s,
       r.tokens_per_day, r.requests_per_day, statement_timestamp() AS claimed_at
     """  # noqa: S608 (made of constants)
 )
@@ -104,7 +104,7 @@ async def claim(
     """Up to `slots` due cells, longest due first, within the limits; none when another configuration is active.
 
     Of what fell due within `LEFT_TO_ANOTHER_S`, only what falls to `prober`, if that is among those at work. A claim
-    that isn't to be sent says why in `unsent`: its budget is spent, or a pause stops it.
+    that isn't to be sent says why in `unsent`: its budget is spent, which is said once a day, or a pause stops it.
     """
     rooms = await limits.rooms(connection, location)
     share = await probers.share(connection, location, config_hash, prober)
@@ -128,6 +128,9 @@ async def claim(
     rows = sorted(result, key=lambda row: row.next_due_at)
     stopped = await pauses.stopped(connection, [row.cell_id for row in rows])
     spent = await spends.spent(connection, [row for row in rows if row.cell_id not in stopped])
+    await _put_off(connection, [row for row in rows if spent.get(row.cell_id)])
+    taken_over = sum(row.taken_over for row in rows)
+    rows = [row for row in rows if not spent.get(row.cell_id)]
     claims = [
         _claim(row, "paused" if row.cell_id in stopped else "budget_spent" if row.cell_id in spent else None)
         for row in rows
@@ -138,7 +141,24 @@ async def claim(
         if one.unsent is None
     ]
     await limits.debit(connection, location, sent, rooms)
-    return Claimed(tuple(claims), sum(row.taken_over for row in rows))
+    return Claimed(tuple(claims), taken_over)
+
+
+async def _put_off(connection: AsyncConnection, rows: Sequence[Row[Any]]) -> None:
+    """Give back at once what would only be said again, until the budget's next day: it was made due out of turn."""
+    if rows:
+        await connection.execute(
+            update(schedule)
+            .where(schedule.c.cell_id == bindparam("cell"))
+            .values(lease_id=None, leased_until=None, quick=False),
+            [
+                {
+                    "cell": row.cell_id,
+                    "next_due_at": after_midnight(row.claimed_at, timedelta(seconds=row.interval_s)),
+                }
+                for row in rows
+            ],
+        )
 
 
 def _claim(row: Row[Any], unsent: str | None) -> Claim:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from datetime import UTC, date
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import Row, delete, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.model import Outcome, Spend, Verdict
+from service.model import Outcome, Spend, Status, Verdict
 from service.pacing import Allowance, is_spent
 from service.regression import confirmed_of
 from service.store.tables import cells, latest, schedule
@@ -30,14 +30,15 @@ def in_doubt(required: bool, outcome: Outcome | None, confirmed: bool | None) ->
     return required and (outcome is not Outcome.PROVEN or confirmed is False)
 
 
-async def spent(connection: AsyncConnection, claimed: Sequence[Row[Any]]) -> frozenset[int]:
-    """The cells among the claimed ones whose route has no budget left for them.
+async def spent(connection: AsyncConnection, claimed: Sequence[Row[Any]]) -> Mapping[int, bool]:
+    """The cells among the claimed ones whose route has no budget left for them, and whether their last verdict says so
+    for this day.
 
     The rows of the day are locked, so that two replicas don't spend the same remainder.
     """
     rows = [row for row in claimed if row.tokens_per_day or row.requests_per_day]
     if not rows:
-        return frozenset()
+        return {}
     day = rows[0].claimed_at.astimezone(UTC).date()
     route_ids = sorted({row.route_id for row in rows})
     nothing = {"day": day, "tokens_in": 0, "tokens_out": 0, "requests": 0, "estimated": False}
@@ -56,22 +57,30 @@ async def spent(connection: AsyncConnection, claimed: Sequence[Row[Any]]) -> fro
     states = {
         row.cell_id: row
         for row in await connection.execute(
-            select(latest.c.cell_id, latest.c.standing, latest.c.confirmed, cells.c.required)
+            select(latest.c.cell_id, latest.c.standing, latest.c.last, latest.c.confirmed, cells.c.required)
             .join_from(latest, cells, cells.c.id == latest.c.cell_id)
             .where(latest.c.cell_id.in_(mine))
         )
     }
-    none_left = set()
+    none_left = {}
     for row in rows:
         used, more = found[row.route_id], under_way.get(row.route_id, 0)
         state = states[row.cell_id]
         standing = Outcome(state.standing["outcome"]) if state.standing else None
         doubtful = in_doubt(state.required, standing, confirmed_of(state.confirmed).proven)
         if is_spent(allowance_of(row), used, more, row.max_requests, in_doubt=doubtful):
-            none_left.add(row.cell_id)
+            none_left[row.cell_id] = _is_said(state.last, day)
         else:
             under_way[row.route_id] = more + row.max_requests
-    return frozenset(none_left)
+    return none_left
+
+
+def _is_said(last: Mapping[str, Any] | None, day: date) -> bool:
+    return (
+        last is not None
+        and (last["status"], last["reason"]) == (Status.NOT_SENT, "budget_spent")
+        and datetime.fromisoformat(last["observed_at"]).date() == day
+    )
 
 
 async def of_day(

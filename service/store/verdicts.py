@@ -181,7 +181,7 @@ async def _steps(
             and (old is None or _is_newer(verdict, datetime.fromisoformat(old["observed_at"]), holds, ahead))
         )
         change, quick = None, False
-        if counts:
+        if counts and verdict.status is not Status.NOT_SENT:  # that was no asking
             mark = mark_of(verdict)
             if state.last is not None and holds and state.last.observed_at > ahead:
                 state = set_back(state, mark.observed_at)

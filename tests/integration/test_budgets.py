@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from service.model import Cell, Claim, Limit, Spend, Status
-from tests.integration.test_store import HASH, HERE, INTERVAL, World, cell, verdict
+from tests.integration.test_store import HASH, HERE, INTERVAL, MINUTE, World, cell, verdict
 
 TOKENS = {"tokens_per_day": 1000}
 REQUESTS = {"requests_per_day": 100}
@@ -129,6 +130,32 @@ class TestOnceASpell:
         assert row.standing.id == proof.id  # it ages and expires
         assert row.last is not None
         assert (row.last.status, row.last.reason) == ("not_sent", "budget_spent")
+
+    async def test_a_cell_that_is_made_due_again_is_put_off_in_silence(self, world: World) -> None:
+        await world.sync(budgeted(), budgeted(contract="agent_turn"), **TOKENS)
+        await use_up(world, tokens=1000)
+        for claim in await world.claim():
+            await world.store.save([(claim, unsent(claim))])
+        before = await world.value("SELECT count(*) FROM verdicts")
+        await world.sync(budgeted(interval=2 * INTERVAL), budgeted(contract="agent_turn"), **TOKENS)
+        assert await world.claim() == []
+        midnight = datetime.combine(await today(world) + timedelta(days=1), time(), UTC)
+        assert await world.value("SELECT min(next_due_at) FROM schedule") >= midnight
+        assert await world.sql("SELECT lease_id, leased_until FROM schedule") == [(None, None)] * 2
+        assert await world.value("SELECT count(*) FROM verdicts") == before
+
+    async def test_it_is_said_again_on_another_day_and_asked_when_there_is_budget_again(self, world: World) -> None:
+        await world.sync(budgeted(), **TOKENS)
+        await use_up(world, tokens=1000)
+        claim = await world.claim_one()
+        yesterday = datetime.combine(await today(world), time(), UTC) - MINUTE
+        await world.store.save([(claim, replace(unsent(claim), observed_at=yesterday))])
+        claim = await world.claim_one()
+        assert claim.unsent == "budget_spent"
+        await world.store.save([(claim, unsent(claim))])
+        assert await world.claim() == []
+        await world.sync(budgeted(), tokens_per_day=5000)
+        assert (await world.claim_one()).unsent is None
 
     async def test_a_run_of_blocked_answers_goes_on_after_it(self, world: World) -> None:
         await world.sync(budgeted(), **TOKENS)

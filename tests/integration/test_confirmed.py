@@ -196,6 +196,13 @@ class TestAskings:
         after = (await planned_of(world))[0]
         assert (after - grid) % INTERVAL == timedelta()  # the grid is kept through all of it
 
+    async def test_what_is_not_sent_is_none_of_them(self, world: World) -> None:
+        await ask(world, PROVEN, FAILED, FAILED)
+        await ask(world, Status.NOT_SENT, Status.NOT_SENT)
+        assert (await world.row()).confirmed.askings_left == 12
+        await ask(world, Status.OWN_NETWORK)
+        assert (await world.row()).confirmed.askings_left == 11
+
     async def test_a_cell_that_isnt_required_keeps_its_own_pace(self, world: World) -> None:
         await world.sync(cell(contract="agent_turn", required=False, interval=12 * INTERVAL, route_interval=INTERVAL))
         await world.sql("UPDATE schedule SET grid_at = now()")
