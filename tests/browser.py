@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 import uvicorn
 from fastapi import FastAPI
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from service.metrics import ProcessMetrics
 from service.model import Route
 from service.web.access import Access
 from service.web.app import create_app
 from service.web.last_day import Day
-from tests.samples import BECAUSE, MIXED, STORIES, Board, History, View
+from tests.samples import BECAUSE, MIXED, NOW, SECOND, STORIES, Board, History, View
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -30,6 +30,9 @@ IN_A_BROWSER = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 OPEN = Access(external_url="http://127.0.0.1")
+PATIENCE_MS = 90_000
+"""How long what must come is waited for: it bounds a hang, and says nothing of how fast a page is."""
+expect.set_options(timeout=PATIENCE_MS)
 
 
 class Running:
@@ -110,11 +113,18 @@ async def opened(
         color_scheme=scheme,  # type: ignore[arg-type]
         java_script_enabled=script,
     )
+    page.set_default_timeout(PATIENCE_MS)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page, complaints
     await page.close()
+
+
+async def hold_time(page: Page) -> None:
+    """From now on time passes for the page only when `page.clock` has it pass."""
+    await page.clock.install(time=NOW)
+    await page.clock.pause_at(NOW + SECOND)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from service.model import Pause, PauseScope, Secret
 from service.store import Board
 from service.web.access import Access
 from service.web.app import create_app
-from tests.browser import IN_A_BROWSER, browser, opened, running, served
+from tests.browser import IN_A_BROWSER, browser, hold_time, opened, running, served
 from tests.integration.test_store import World, cell, verdict
 from tests.samples import MINUTE, MIXED, NOW, View
 from tests.web import OPERATE, READ
@@ -114,7 +114,7 @@ async def test_a_pause_is_set_shown_and_ended_and_a_session_too(browser: Browser
 
 async def test_a_page_that_renews_itself_leaves_the_buttons_where_they_are(browser: Browser) -> None:
     async with served(PAUSED, LOCKED) as server, opened(browser, server.url) as (page, complaints):
-        await page.clock.install()
+        await hold_time(page)
         await page.goto(f"{QWEN}?at={int(NOW.timestamp())}&due=native_tools%40default")
         await log_in(page)
         complaints.clear()  # of the login: that one was needed

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 from service.model import Pause, PauseScope, Secret, Status
 from service.web.access import Access
 from service.web.last_day import Day
-from tests.browser import IN_A_BROWSER, OPEN, browser, browsing, opened, served
+from tests.browser import IN_A_BROWSER, OPEN, browser, browsing, hold_time, opened, served
 from tests.samples import MINUTE, MIXED, NOW, View, prober, row, snapshot, standing
 
 __all__ = ["browser"]
@@ -108,7 +108,7 @@ async def test_providers_of_many_routes_open_by_a_link_and_pages_lead_on(browser
 
 async def test_a_page_renews_itself_in_place_and_keeps_what_is_typed(browser: Browser) -> None:
     async with served(View(MIXED, age_s=2)) as server, opened(browser, server.url) as (page, complaints):
-        await page.clock.install()
+        await hold_time(page)
         await page.goto("/?outcome=violated")
         assert await routes(page) == [QWEN]
         field = page.get_by_label("Name, id or model")
@@ -134,7 +134,7 @@ async def test_a_page_renews_itself_in_place_and_keeps_what_is_typed(browser: Br
 
 async def test_the_keyboard_stays_where_it_was_over_a_renewal(browser: Browser) -> None:
     async with served(View(MIXED, age_s=2)) as server, opened(browser, server.url) as (page, _):
-        await page.clock.install()
+        await hold_time(page)
         await page.goto("/")
         await page.get_by_role("link", name="openai/gpt-4o-mini").focus()
         server.board.shown = View(MIXED, age_s=62)
@@ -146,7 +146,7 @@ async def test_the_keyboard_stays_where_it_was_over_a_renewal(browser: Browser) 
 async def test_a_page_whose_server_died_stays_and_greys_itself_and_comes_back(browser: Browser) -> None:
     async with served(View(MIXED, age_s=2)) as server, opened(browser, server.url) as (page, _):
         await page.emulate_media(reduced_motion="reduce")
-        await page.clock.install()
+        await hold_time(page)
         await page.goto("/")
         notice = page.get_by_text("This page has stopped refreshing.")
         await page.route("**", lambda route: route.abort())
