@@ -154,7 +154,7 @@ def refusal(templates: Templates, request: Request, problem: Problem) -> Respons
         here = quote(path) + (f"?{query}" if query else "")
         back = here if request.method in ("GET", "HEAD") else page_before(request.headers.get("referer"))
         return templates.render("login.html", status=status, headers=headers, back=back, **names)
-    return templates.render("fault.html", status=status, headers=headers, **names)
+    return templates.render("fault.html", status=status, headers=headers, title=problem.kind.title, **names)
 
 
 def plain(text: str, limit: int = _MAX_TEXT) -> str:

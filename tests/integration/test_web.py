@@ -228,7 +228,9 @@ async def test_not_ready_before_the_first_read_of_the_database_and_ready_after_i
         faults=list,
     )
     assert (await get("/readyz", served)).status_code == 503
-    assert "no data has been read yet" in (await get("/", served)).text.replace("&#39;", "'")
+    said = (await get("/", served)).text.replace("&#39;", "'")
+    assert "no data has been read yet" in said
+    assert "<span>data" not in said
     clock[0], store.snapshots = 2.0, MIXED
     assert (await get("/readyz", served)).status_code == 200
     clock[0], store.snapshots = 4.0, OSError("gone")

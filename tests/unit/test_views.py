@@ -50,7 +50,15 @@ def named(*states: object) -> list[CellRow]:
         (named(WORKS, DOWN, CUT), "2 of 3 routes cannot carry a turn."),
         (named(DOWN, EXPIRED, WORKS), "1 of 3 routes cannot carry a turn; 1 proof expired."),
         (named(EXPIRED, EXPIRED), "0 of 2 routes can carry a turn; 2 proofs expired."),
-        (named(None, WORKS), "1 of 2 routes can carry a turn; 1 not judged yet."),
+        (named(None, WORKS), "1 of 2 routes can carry a turn; 1 not asked yet."),
+        (
+            [row("a", last=standing(Status.NOT_SENT)), row("b", last=standing(Status.TURN_UNFINISHED)), row("c")],
+            "0 of 3 routes can carry a turn; 1 undecided; 2 not asked yet.",
+        ),
+        (
+            [row(state=EXPIRED, last=standing(Status.TURN_UNFINISHED))],
+            "0 of 1 route can carry a turn; 1 proof expired.",
+        ),
         (named(standing(Status.TIMEOUT, 31 * MINUTE), WORKS), "1 of 2 routes can carry a turn; 1 verdict expired."),
         (
             [row(state=WORKS, location="eu"), row(state=DOWN, location="us")],
@@ -70,6 +78,7 @@ def test_before_the_first_snapshot_the_page_says_that_nothing_is_known() -> None
     shown = views.overview(View(snapshot(), database_up=False))
     assert str(shown.headline) == "Nothing is known yet."
     assert shown.header.banner == "The database can't be reached, and no data has been read yet."
+    assert shown.header.data_age is None
     assert shown.groups == ()
 
 

@@ -300,6 +300,12 @@ def test_what_is_confirmed_is_told_beside_what_was_found_last(
     assert route("alpha", View(snapshot(cell))).sure == words
 
 
+def test_what_is_confirmed_of_one_place_is_not_told_of_all() -> None:
+    bad = replace(row(state=DOWN, location="us"), confirmed=Confirmed(proven=False, since=SINCE, last_bad=BAD))
+    shown = route("alpha", View(snapshot(row(state=WORKS, location="eu"), bad)))
+    assert shown.sure == "From us: confirmed broken since 02:08:07 UTC, failing now."
+
+
 def test_nothing_is_ever_confirmed_of_a_contract_that_is_not_required() -> None:
     cell = replace(informational(REFUSED), confirmed=Confirmed(proven=True, since=SINCE, last_bad=BAD))
     assert certainty(derive(cell, NOW), NOW) is None

@@ -33,10 +33,10 @@ class Held:
 @dataclass(frozen=True)
 class Header:
     """`banner` is what every page says first when the database can't be reached; `parts` are one line, `faults` and
-    `pauses` a sentence each."""
+    `pauses` a sentence each. `data_age` None: no data has been read yet."""
 
     as_of: Moment
-    data_age: str
+    data_age: str | None
     database_up: bool
     banner: str | None
     parts: tuple[Part, ...] = ()
@@ -57,7 +57,7 @@ def header(view: View, *, reads: bool = True) -> Header:
     known = reads and view.database_up  # who probes isn't known of a time that we didn't hear of
     return Header(
         as_of=moment(view.now, view.now),
-        data_age=data_age,
+        data_age=None if nothing_read(view) else data_age,
         database_up=view.database_up,
         banner=banner,
         parts=(_probers(view.snapshot), database, _egress(view.snapshot)) if known else (database,),

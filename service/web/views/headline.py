@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.derive import Freshness, RouteState, Shown
-from service.model import Outcome
+from service.derive import CellState, Freshness, RouteState, Shown
+from service.model import Outcome, Status
 from service.web.views.words import (
     BROKEN,
     FAILED_ONCE,
@@ -39,6 +39,7 @@ def headline(states: Sequence[RouteState]) -> Headline:
     unknown = [leading_cell(state) for state in loud if state.shown is Shown.UNKNOWN]
     expired = [s for cell in unknown if cell.freshness is Freshness.EXPIRED and (s := cell.row.standing)]
     proofs = sum(standing.outcome is Outcome.PROVEN for standing in expired)
+    undecided = sum(map(_undecided, unknown))
     stale = sum(is_stale(state) for state in loud if state.shown is Shown.PROVEN)
     unconfirmed = sum(sureness(leading_cell(state)) == FAILED_ONCE for state in loud if state.shown in BROKEN)
     muted = sum(state.shown is not Shown.PROVEN for state in states if state.pause is not None)
@@ -49,7 +50,8 @@ def headline(states: Sequence[RouteState]) -> Headline:
         counted(shown[Shown.IN_PART], "works in some places only", "work in some places only"),
         counted(proofs, "proof expired", "proofs expired"),
         counted(len(expired) - proofs, "verdict expired", "verdicts expired"),
-        counted(len(unknown) - len(expired), "not judged yet", "not judged yet"),
+        counted(undecided, "undecided", "undecided"),
+        counted(len(unknown) - len(expired) - undecided, "not asked yet", "not asked yet"),
         counted(stale, "proof is stale", "proofs are stale"),
         counted(muted, "more is muted and not well", "more are muted and not well"),
     )
@@ -63,3 +65,9 @@ def headline(states: Sequence[RouteState]) -> Headline:
     else:
         verdict = f"{proven} of {routes} can carry a turn"
     return Headline(verdict, tuple(doubt for doubt in doubts if doubt))
+
+
+def _undecided(cell: CellState) -> bool:
+    """Whether it was asked, and what came of it proves nothing, where nothing else was ever found."""
+    newer = cell.newer_unproven
+    return cell.freshness is not Freshness.EXPIRED and newer is not None and newer.status != Status.NOT_SENT

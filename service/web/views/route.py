@@ -8,7 +8,7 @@ from datetime import datetime
 from urllib.parse import quote
 from uuid import UUID
 
-from service.derive import RouteState, route_states
+from service.derive import CellState, RouteState, route_states
 from service.model import Pause, Route, Span, Spend, StoredVerdict, Transition
 from service.remedies import in_words
 from service.web import about
@@ -27,6 +27,7 @@ from service.web.views.words import (
     View,
     is_stale,
     leading_cell,
+    lower,
     mark_of,
     moment,
     muted_words,
@@ -132,6 +133,7 @@ def route_page(
     contracts = sorted(state.contracts, key=lambda c: (not c.required, about.place(c.contract)))
     kept = {stored.standing.id: stored for stored in known.spoken_of} if known else {}
     names = [each.contract for each in contracts]
+    places = {row.cell.location for row in rows}
     page = f"/routes/{quote(state.route.id, safe='')}"
     return RoutePage(
         header=header(view),
@@ -141,7 +143,7 @@ def route_page(
         stale=is_stale(state),
         words=route_words(state),
         since=since_of(lead, now),
-        sure=certainty(lead, now),
+        sure=_sure(lead, now, several=len(places) > 1),
         scope=scope(state, view.snapshot.cells, now),
         muted=_muted(state.pause, now),
         remedy=route_remedy(state, read_at),
@@ -152,11 +154,17 @@ def route_page(
         past=past(known.spans, window, now, contract_asked(state, contract), names, page) if known else None,
         history=tuple(_verdict_line(stored, now) for stored in known.verdicts) if known else None,
         changes=tuple(change_line(change, now, state.route.name) for change in known.changes) if known else None,
-        places=len({row.cell.location for row in rows}) > 1,
+        places=len(places) > 1,
         facts=tuple(route_facts(state, rows, route)),
         spending=tuple(spending(state.route, view.snapshot.spends.get(state.route.id, Spend()))),
         lines=lines(state.route.id, route),
     )
+
+
+def _sure(lead: CellState, now: datetime, *, several: bool) -> str | None:
+    """What is confirmed of the cell that speaks for the route; of several places it is that of one."""
+    said = certainty(lead, now)
+    return f"From {lead.row.cell.location}: {lower(said)}" if said and several else said
 
 
 def _muted(pause: Pause | None, now: datetime) -> str | None:
