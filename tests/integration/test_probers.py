@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.store import Sign
+from service.store import Sign, claims
 from tests.integration.test_store import HASH, HERE, MINUTE, World, cell, route
 
 OTHER = "fedcba9876543210"
@@ -110,7 +110,11 @@ class TestConfigurations:
 
 
 class TestShares:
-    """What falls due is left for a second to the prober that it falls to."""
+    """What falls due is left for a while to the prober that it falls to."""
+
+    @pytest.fixture(autouse=True)
+    def for_a_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(claims, "LEFT_TO_ANOTHER_S", 60.0)
 
     async def due(self, world: World, ago_s: float) -> None:
         """Make each cell due at a moment of its own, so long ago and up to a millisecond more."""
@@ -143,15 +147,15 @@ class TestShares:
                     await world.store.release([claim])
         assert askers == {one.id for one in signs}
 
-    async def test_what_its_prober_left_for_a_second_anyone_may_ask(self, world: World) -> None:
+    async def test_what_its_prober_left_for_so_long_anyone_may_ask(self, world: World) -> None:
         signs = [sign(), sign()]
         await self.fleet(world, 40, *signs)
         await self.due(world, 0.1)
         mine = len(await world.store.claim(HERE, HASH, 99, signs[0].id))
         seconds = await world.store.seconds_to_next_due(HERE, HASH, signs[0].id)
         assert seconds is not None
-        assert 0.5 < seconds <= 0.9
-        await world.sql("UPDATE schedule SET next_due_at = next_due_at - interval '1 second'")
+        assert 0 < seconds <= 59.9
+        await world.sql("UPDATE schedule SET next_due_at = next_due_at - interval '60 seconds'")
         assert await world.store.seconds_to_next_due(HERE, HASH, signs[0].id) == 0
         assert 0 < mine < 40
         assert len(await world.store.claim(HERE, HASH, 99, signs[0].id)) == 40 - mine
