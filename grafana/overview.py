@@ -42,8 +42,9 @@ def _share(by: str = "") -> str:
     return f"{fold} ({proven}) / ({fold} ({decided}) > 0)"
 
 
-_TOKENS = q.tagged(q.TOKENS)
-_PRICES = f"max by (route, provider, kind, currency) (routeproof_route_price_per_million_tokens{{{q.ROUTES}}})"
+_TOKENS = q.tagged(q.tokens())
+_PRICES = q.known(f"routeproof_route_price_per_million_tokens{{{q.ROUTES}}}", by="route, provider, kind, currency")
+_SPENT = f"routeproof_route_budget_spent_ratio{{{q.ROUTES}}}"
 _MONEY = f"{_PRICES} * on (route, provider, kind) group_left () ({_TOKENS}) / 1e6"
 
 
@@ -67,35 +68,35 @@ def dashboard() -> builders.Dashboard:
                 "Proven",
                 "Required contracts whose standing verdict is a proof that hasn't expired.",
                 [query(q.number(q.needed(f"{_PROVEN} == 1")), "proven")],
-                none="nothing is scraped",
+                none="nothing is known",
                 thresholds=steps(GREEN),
             ),
             value(
                 "Not proven",
                 "Required contracts whose standing verdict isn't a proof: violated, blocked or unavailable.",
                 [query(q.number(q.needed(f"{_PROVEN} == 0")), "not proven")],
-                none="nothing is scraped",
+                none="nothing is known",
                 thresholds=steps(GREEN, (1, RED)),
             ),
             value(
                 "Unknown",
                 "Required contracts that were never probed, or whose last verdict has expired.",
                 [query(q.number(f"({q.REQUIRED}) unless on ({q.BY_CELL}) {_PROVEN}"), "unknown")],
-                none="nothing is scraped",
+                none="nothing is known",
                 thresholds=steps(GREEN, (1, ORANGE)),
             ),
             value(
                 "Regressed",
                 "Confirmed: were proven, and have failed at least twice in a row since. This is what alerts.",
                 [query(q.number(q.needed(f"{q.cell('regressed')} == 1")), "regressed")],
-                none="nothing is scraped",
+                none="nothing is known",
                 thresholds=steps(GREEN, (1, RED)),
             ),
             value(
                 "Paused",
                 "Required contracts about which alerts are muted.",
                 [query(q.number(q.needed(f"{q.cell('paused')} == 1")), "paused")],
-                none="nothing is scraped",
+                none="nothing is known",
                 thresholds=steps(GREY, (1, BLUE)),
             ),
             value(
@@ -113,7 +114,7 @@ def dashboard() -> builders.Dashboard:
                     query(f"count by (outcome) ({q.needed(_LIVE)})", "{{outcome}}"),
                     query(q.number(f"({q.REQUIRED}) unless on ({q.BY_CELL}) {_PROVEN}"), "unknown", "B"),
                 ],
-                none="nothing is scraped",
+                none="nothing is known",
                 stacked=True,
                 colors=OUTCOMES,
                 size=(16, 9),
@@ -210,14 +211,7 @@ def dashboard() -> builders.Dashboard:
             lines(
                 "Budgets used today",
                 "Share of the UTC day's budget for probing. At 100 % probing of the route stops until midnight.",
-                queries(
-                    {
-                        "{{route}}, {{kind}}": q.tagged(
-                            "topk(10, max by (route, provider, kind) "
-                            f"(routeproof_route_budget_spent_ratio{{{q.ROUTES}}}))"
-                        )
-                    }
-                ),
+                queries({"{{route}}, {{kind}}": q.tagged(f"topk(10, {q.known(_SPENT, by='route, provider, kind')})")}),
                 unit="percentunit",
                 none="no route has a budget",
                 thresholds=steps(GREEN, (0.8, ORANGE), (1, RED)),

@@ -161,18 +161,19 @@ def row(title: str) -> builders.Row:
 
 
 class Annotations(Builder[dashboard.AnnotationQuery]):
-    """Marks in all panels where a query has a value. Title and text are the data source's, unknown to the schema."""
+    """Marks in all panels at the moments that a query names, in milliseconds: however long the range and its steps are,
+    none falls between two of them. Title and text are the data source's, unknown to the schema."""
 
     def __init__(self, name: str, expr: str, color: str, title: str, text: str) -> None:
         self._made = _Annotation(name=name, datasource=DATASOURCE, icon_color=color, expr=expr)
-        self._made.words = {"titleFormat": title, "textFormat": text, "step": "60s"}
+        self._made.words = {"titleFormat": title, "textFormat": text, "useValueForTime": True}
 
     def build(self) -> dashboard.AnnotationQuery:
         return self._made
 
 
 class _Annotation(dashboard.AnnotationQuery):
-    words: Mapping[str, str]
+    words: Mapping[str, str | bool]
 
     def to_json(self) -> dict[str, object]:
         return {**super().to_json(), **self.words}

@@ -17,6 +17,17 @@ def _own(fold: str, metric: str, by: str = _BY_PROCESS) -> str:
     return f"{fold} by ({by}) (routeproof_{metric}{{{q.HERE}}})"
 
 
+def _place(metric: str) -> str:
+    return q.known(f"routeproof_location_{metric}{{{q.HERE}}}", by="location")
+
+
+# A prober whose network was never in question has no series of it and is well.
+_NETWORK = (
+    f"min by ({_BY_PROCESS}) (routeproof_egress_up{{{q.HERE}}} or on (job, instance) "
+    f'0 * routeproof_job_last_success_timestamp_seconds{{{q.HERE}, task="dispatch"}} + 1)'
+)
+
+
 def _faults(metric: str) -> str:
     return f"sum by (location) (increase(routeproof_{metric}_total{{{q.HERE}}}[$__rate_interval]))"
 
@@ -50,9 +61,9 @@ def dashboard() -> builders.Dashboard:
             ),
             value(
                 "Our own network",
-                "Tells our network's fault from a route's. Asked only when many routes fail at once.",
-                [query(_own("max", "egress_up", "location"), "{{location}}")],
-                none="not in question",
+                "Tells our network's fault from a route's. In question only when many routes are silent at once.",
+                [query(_NETWORK, _WHO)],
+                none="no prober is scraped",
                 texts={"1": ("works", GREEN), "0": ("down", RED)},
             ),
             value(
@@ -93,7 +104,7 @@ def dashboard() -> builders.Dashboard:
             lines(
                 "Longest waiting cell",
                 "For how long it has been due; 0 when none waits. What rises is more than is done.",
-                [query(_own("max", "location_oldest_due_seconds", "location"), "{{location}}")],
+                [query(_place("oldest_due_seconds"), "{{location}}")],
                 unit="s",
                 none="nothing is scheduled",
                 thresholds=steps(GREEN, (300, RED)),
@@ -125,7 +136,7 @@ def dashboard() -> builders.Dashboard:
                 "Its age, by place, whichever process stored it.",
                 [
                     query(
-                        f"time() - {_own('max', 'location_last_verdict_timestamp_seconds', 'location')}",
+                        f"time() - {_place('last_verdict_timestamp_seconds')}",
                         "{{location}}",
                     )
                 ],
@@ -182,7 +193,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Cells",
                 "Contracts of routes that are configured for each place.",
-                [query(_own("max", "location_cells", "location"), "{{location}}")],
+                [query(_place("cells"), "{{location}}")],
                 none="nothing is configured",
                 thresholds=steps(GREY),
                 size=(24, 4),

@@ -1,7 +1,4 @@
-"""One route: what was known of each contract over time, how long answers took, what was spent.
-
-Quirks are no metrics; the route's page shows them.
-"""
+"""One route: what was known of each contract over time, how long answers took, what was spent."""
 
 from __future__ import annotations
 
@@ -33,14 +30,22 @@ from grafana.parts import (
 UID = "routeproof-route"
 
 _PLACE = "contract, location"
+# A single value is filled in as it is, and isn't made a regular expression: `=`, not `=~`.
+_ROUTE = 'route="$route"'
+_CELLS = f'{_ROUTE}, contract=~"$contract", {q.HERE}'
 _AT = "{{contract}} from {{location}}"
 _YES_NO = {"1": ("yes", GREEN), "0": ("no", GREY)}
+
+
+def _cell(metric: str, more: str = "", *, by: str = _PLACE) -> str:
+    return q.cell(metric, more, by=by, of=_CELLS)
+
 
 # Worst first: where a scrape saw two words at the same moment, the worse one is shown.
 _CODES = {"violated": 1, "blocked": 2, "unavailable": 3, "proven": 4}
 _STATE = " or ".join(
-    [f"{code} * " + q.cell("status", f'outcome="{outcome}"', by=_PLACE) for outcome, code in _CODES.items()]
-    + [f"0 * {q.cell('required', by=_PLACE)}"]
+    [f"{code} * " + _cell("status", f'outcome="{outcome}"') for outcome, code in _CODES.items()]
+    + [f"0 * {_cell('required')}"]
 )
 _STATES = {str(code): (outcome, OUTCOMES[outcome]) for outcome, code in _CODES.items()} | {
     "0": ("unknown", OUTCOMES["unknown"])
@@ -48,28 +53,28 @@ _STATES = {str(code): (outcome, OUTCOMES[outcome]) for outcome, code in _CODES.i
 
 
 def _quantile(share: float, metric: str) -> str:
-    buckets = f'routeproof_probe_{metric}_bucket{{provider=~"$provider", contract=~"$contract", {q.HERE}}}'
+    buckets = f'routeproof_probe_{metric}_bucket{{provider="$provider", contract=~"$contract", {q.HERE}}}'
     return f"histogram_quantile({share}, sum by (le, provider, contract) (rate({buckets}[$window])))"
 
 
 def _changed(matched: str) -> str:
-    age = f"time() - {q.cell('last_transition_timestamp_seconds', by=_PLACE)}"
-    return f"({age} < 60) {matched} on ({_PLACE}) ({q.cell('regressed', by=_PLACE)} == 1)"
+    """When the confirmed state changed last, in milliseconds."""
+    return f"1000 * {_cell('last_transition_timestamp_seconds')} {matched} on ({_PLACE}) ({_cell('regressed')} == 1)"
 
 
 def dashboard() -> builders.Dashboard:
     made = board(
         UID,
         "Routeproof: route",
-        "One route over time. Its page in Routeproof has the evidence, the quirks and the next move.",
+        "One route over time. Its page in Routeproof has the evidence and the next move.",
         [
             chosen("tag", "Tag", "label_values(routeproof_route_info, tags)", of_all="|.*|", pattern="/([^,]+)/g"),
             chosen("route", "Route", 'label_values(routeproof_route_info{tags=~".*,$tag,.*"}, route)', every=False),
             chosen(
-                "provider", "Provider", 'label_values(routeproof_route_info{route=~"$route"}, provider)', every=False
+                "provider", "Provider", 'label_values(routeproof_route_info{route="$route"}, provider)', every=False
             ),
-            chosen("contract", "Contract", 'label_values(routeproof_contract_required{route=~"$route"}, contract)'),
-            chosen("location", "Location", 'label_values(routeproof_contract_required{route=~"$route"}, location)'),
+            chosen("contract", "Contract", 'label_values(routeproof_contract_required{route="$route"}, contract)'),
+            chosen("location", "Location", 'label_values(routeproof_contract_required{route="$route"}, location)'),
             window(),
         ],
         [
@@ -79,7 +84,7 @@ def dashboard() -> builders.Dashboard:
                 "What is configured.",
                 [
                     query(
-                        f"max by (route, provider, model, dialect, tags, url) (routeproof_route_info{{{q.ROUTES}}})",
+                        q.known(f"routeproof_route_info{{{_ROUTE}}}", by="route, provider, model, dialect, tags, url"),
                         instant=True,
                         rows=True,
                     )
@@ -93,7 +98,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Standing verdict",
                 "Of each contract from each place. Never probed or expired: nothing is known.",
-                [query(f"{q.cell('proven', by=_PLACE)} or {q.cell('required', by=_PLACE)} * 0 - 1", _AT)],
+                [query(f"{_cell('proven')} or {_cell('required')} * 0 - 1", _AT)],
                 none="no such route",
                 texts={
                     "1": ("proven", GREEN),
@@ -105,7 +110,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Regressed",
                 "Confirmed by a second failure, until proven again. This is what alerts.",
-                [query(q.cell("regressed", by=_PLACE), _AT)],
+                [query(_cell("regressed"), _AT)],
                 none="no such route",
                 texts={"1": ("regressed", RED), "0": ("no", GREEN)},
                 size=(6, 5),
@@ -113,7 +118,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Flapping",
                 "From the second regression within a day until steadily proven or plainly broken.",
-                [query(q.cell("flapping", by=_PLACE), _AT)],
+                [query(_cell("flapping"), _AT)],
                 none="no such route",
                 texts={"1": ("flapping", ORANGE), "0": ("no", GREEN)},
                 size=(4, 5),
@@ -121,7 +126,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Alerts muted",
                 "A pause mutes alerts about the route.",
-                [query(q.cell("paused", by=_PLACE), _AT)],
+                [query(_cell("paused"), _AT)],
                 none="no such route",
                 texts={"1": ("paused", BLUE), "0": ("no", GREY)},
                 size=(4, 5),
@@ -129,7 +134,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Required",
                 "Whether the route's state rests on the contract.",
-                [query(q.cell("required", by=_PLACE), _AT)],
+                [query(_cell("required"), _AT)],
                 none="no such route",
                 texts=_YES_NO,
                 size=(4, 5),
@@ -137,7 +142,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Proof lasts",
                 "Time until the newest proof expires; below 0 it has.",
-                [query(f"{q.cell('proof_expires_timestamp_seconds', by=_PLACE)} - time()", _AT)],
+                [query(f"{_cell('proof_expires_timestamp_seconds')} - time()", _AT)],
                 unit="s",
                 none="never proven",
                 thresholds=steps(RED, (0, ORANGE), (60, GREEN)),
@@ -146,7 +151,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Last verdict",
                 "Age of the newest verdict, whatever it says.",
-                [query(f"time() - {q.cell('last_verdict_timestamp_seconds', by=_PLACE)}", _AT)],
+                [query(f"time() - {_cell('last_verdict_timestamp_seconds')}", _AT)],
                 unit="s",
                 none="never probed",
                 size=(8, 5),
@@ -154,7 +159,7 @@ def dashboard() -> builders.Dashboard:
             value(
                 "Last proven",
                 "Time since the contract was last seen to hold.",
-                [query(f"time() - {q.cell('last_proven_timestamp_seconds', by=_PLACE)}", _AT)],
+                [query(f"time() - {_cell('last_proven_timestamp_seconds')}", _AT)],
                 unit="s",
                 none="never proven",
                 size=(8, 5),
@@ -171,22 +176,30 @@ def dashboard() -> builders.Dashboard:
             timeline(
                 "Status in words",
                 "While each status stood.",
-                [query(q.cell("status", by=f"{_PLACE}, status"), f"{_AT}: {{{{status}}}}")],
+                [query(_cell("status", by=f"{_PLACE}, status"), f"{_AT}: {{{{status}}}}")],
                 none="never probed, or expired",
                 texts={"1": ("stood", BLUE)},
                 size=(24, 7),
             ),
+            timeline(
+                "Quirks",
+                "What some clients trip on although the verdict stands. The route's page explains each.",
+                [query(_cell("quirk", by=f"{_PLACE}, quirk"), f"{_AT}: {{{{quirk}}}}")],
+                none="no quirks",
+                texts={"1": ("seen", ORANGE)},
+                size=(24, 5),
+            ),
             lines(
                 "Time to the first token",
                 "Of the newest probe from each place.",
-                [query(q.cell("last_time_to_first_token_seconds", by=_PLACE), _AT)],
+                [query(_cell("last_time_to_first_token_seconds"), _AT)],
                 unit="s",
                 none="no token came",
             ),
             lines(
                 "Duration",
                 "Of the newest probe from each place, all its requests together.",
-                [query(q.cell("last_duration_seconds", by=_PLACE), _AT)],
+                [query(_cell("last_duration_seconds"), _AT)],
                 unit="s",
                 none="never probed",
             ),
@@ -216,7 +229,7 @@ def dashboard() -> builders.Dashboard:
                 "By outcome. Unproven verdicts count as neither proof nor defect.",
                 [
                     query(
-                        f"sum by (outcome) ({q.verdicts()})",
+                        f"sum by (outcome) ({q.verdicts(of=_CELLS)})",
                         "{{outcome}}",
                     )
                 ],
@@ -230,7 +243,7 @@ def dashboard() -> builders.Dashboard:
                 "Used by probes of the route, by the provider's own numbers.",
                 [
                     query(
-                        q.TOKENS,
+                        q.tokens(_ROUTE),
                         "{{kind}}",
                     )
                 ],
@@ -241,7 +254,7 @@ def dashboard() -> builders.Dashboard:
             lines(
                 "Budget used today",
                 "Share of the UTC day's budget for probing. At 100 % probing stops until midnight.",
-                [query(f"max by (kind) (routeproof_route_budget_spent_ratio{{{q.ROUTES}}})", "{{kind}}")],
+                [query(q.known(f"routeproof_route_budget_spent_ratio{{{_ROUTE}}}", by="kind"), "{{kind}}")],
                 unit="percentunit",
                 none="no budget",
                 thresholds=steps(GREEN, (0.8, ORANGE), (1, RED)),

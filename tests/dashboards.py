@@ -31,12 +31,12 @@ class Asked:
         return f"{self.dashboard.removeprefix('routeproof-')}: {self.panel} ({self.ref})"
 
     def filled(self, **chosen: str) -> str:
-        """The expression with every variable at "all", or as chosen."""
+        """The expression with every variable at "all", or as chosen. Those that take a single value are "one"."""
         return fill(self.expr, every(DASHBOARDS[self.dashboard]) | chosen)
 
 
 def every(dashboard: dict[str, Any]) -> dict[str, str]:
-    return {one["name"]: one.get("allValue", ".*") for one in dashboard["templating"]["list"]} | _GIVEN
+    return {one["name"]: one.get("allValue", "one") for one in dashboard["templating"]["list"]} | _GIVEN
 
 
 def fill(text: str, values: dict[str, str]) -> str:
