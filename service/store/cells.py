@@ -81,6 +81,7 @@ async def sync(
     await _set_due(connection, [(cell_id, *[somewhere_in(now, cell.interval)] * 2) for cell_id, cell in regridded])
     changed = [row.id for row, cell in running if row.fingerprint != cell.fingerprint]
     await connection.execute(update(schedule).where(_among(schedule.c.cell_id, changed)).values(next_due_at=now))
+    await claims.resume(connection, location)
 
 
 def _first_starts(

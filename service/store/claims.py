@@ -212,6 +212,28 @@ async def release(connection: AsyncConnection, claims: Sequence[Claim]) -> None:
     await limits.settle(connection, {claim.lease_id: limits.BOUNDLESS for claim in claims})
 
 
+async def resume(connection: AsyncConnection, location: str) -> None:
+    """Have asked within a minute what was left out for a pause or a budget, unless a pause still stops it: another
+    configuration may have another budget, and a route that a pause doesn't name. What is still spent is put off again.
+    """
+    left_out = await connection.scalars(
+        select(schedule.c.cell_id)
+        .join_from(schedule, cells, cells.c.id == schedule.c.cell_id)
+        .join(latest, latest.c.cell_id == cells.c.id)
+        .where(cells.c.location == location, cells.c.active, schedule.c.lease_id.is_(None))
+        .where(latest.c.last["reason"].astext.in_(("budget_spent", "paused")))
+        .where(schedule.c.next_due_at > _now + pauses.RESUME_WITHIN)
+        .with_for_update(of=schedule, skip_locked=True)
+    )
+    ids = left_out.all()
+    stopped = await pauses.stopped(connection, ids)
+    await connection.execute(
+        update(schedule)
+        .where(schedule.c.cell_id.in_([id for id in ids if id not in stopped]))
+        .values(next_due_at=_now + pauses.RESUME_WITHIN * func.random(), quick=False)
+    )
+
+
 async def activate(connection: AsyncConnection, location: str, config_hash: str) -> None:
     """From now on only holders of this configuration claim in `location`."""
     put = insert(configurations).values(location=location, hash=config_hash, loaded_at=_now)

@@ -167,6 +167,34 @@ class TestOnceASpell:
         assert await world.value("SELECT blocked_run FROM schedule") == 2
 
 
+class TestAnotherBudget:
+    """It takes effect at the reload, as the alert says."""
+
+    @pytest.mark.parametrize("budget", [{}, {"tokens_per_day": 5000}])
+    async def test_what_the_old_one_left_out_is_asked_within_a_minute(
+        self, world: World, budget: dict[str, int]
+    ) -> None:
+        await world.sync(budgeted(), **TOKENS)
+        await world.ask(requests=0)
+        await use_up(world, tokens=1000)
+        claim = await world.claim_one()
+        await world.store.save([(claim, unsent(claim))])
+        await world.sync(budgeted(), **budget)
+        assert await world.value("SELECT next_due_at - now() FROM schedule") <= MINUTE
+        assert (await world.claim_one()).unsent is None
+
+    async def test_the_same_one_is_as_spent_as_before_and_not_said_to_be_again(self, world: World) -> None:
+        await world.sync(budgeted(), **TOKENS)
+        await world.ask(requests=0)
+        await use_up(world, tokens=1000)
+        claim = await world.claim_one()
+        await world.store.save([(claim, unsent(claim))])
+        await world.sync(budgeted(), **TOKENS)
+        assert await world.claim() == []
+        midnight = datetime.combine(await today(world) + timedelta(days=1), time(), UTC)
+        assert await world.value("SELECT next_due_at FROM schedule") >= midnight
+
+
 class TestPacing:
     """Four fifths of the budget but for a token are gone: above the even share until the day's last seconds."""
 

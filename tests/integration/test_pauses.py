@@ -133,6 +133,17 @@ async def test_ended_while_its_verdict_is_on_the_way_as_well(world: World) -> No
     assert await due_in(world) <= MINUTE
 
 
+async def test_a_route_that_it_no_longer_names_is_asked_within_a_minute(world: World) -> None:
+    await pause(world, PauseScope.TAG, "prod", 9 * HOUR)
+    await leave_out(world, await world.claim_one())
+    await world.sync(cell())
+    assert await due_in(world) > 8 * timedelta(hours=1)
+    await world.sync(cell(), tags=("eu",))
+    assert await due_in(world) <= MINUTE
+    await world.all_due()
+    assert await claimed(world) == {"alpha": None}
+
+
 async def test_ending_one_that_only_mutes_hurries_nothing(world: World) -> None:
     await world.sql("UPDATE schedule SET next_due_at = now() + interval '4 minutes'")
     one = await pause(world, stops=False)
