@@ -9,7 +9,10 @@ no more than what has ended within the last two looks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Callable, Set
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -32,6 +35,7 @@ RETRY_S = 1.0
 log = structlog.get_logger("routeproof.saver")
 
 Item = tuple[Claim, Verdict]
+R = TypeVar("R")
 
 
 class Saver:
@@ -43,6 +47,7 @@ class Saver:
         self._store = store
         self._spool = spool
         self._metrics = metrics
+        self._disk = ThreadPoolExecutor(1, "spool")  # of its own: a few dead names hold up the threads of all
         self._unsaved: dict[UUID, Item] = {}  # oldest first, but for those that could not be saved alone
         self._finished_at: dict[UUID, float] = {}  # of those that this process made
         self._something = asyncio.Event()
@@ -66,7 +71,7 @@ class Saver:
 
     async def adopt(self) -> None:
         """Take over what processes that are gone left on disk."""
-        for claim, verdict in await asyncio.to_thread(self._spool.adopt):
+        for claim, verdict in await self._on_disk(self._spool.adopt):
             self._spooled.add(verdict.id)
             self._add(claim, verdict)
         self._metrics.spooled(self.spooled)
@@ -89,7 +94,14 @@ class Saver:
             log.error(
                 "verdicts are lost: neither database nor disk takes them", action="verdicts_lost", verdicts=len(left)
             )
-        await asyncio.to_thread(self._spool.close)
+        try:
+            await self._on_disk(self._spool.close)
+        except SpoolError as error:
+            log.error("the spool can't be closed", action="spool_failed", error=str(error))
+        self._disk.shutdown(wait=False)
+
+    async def _on_disk(self, work: Callable[[], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
     def _add(self, claim: Claim, verdict: Verdict) -> None:
         self._unsaved[verdict.id] = (claim, verdict)
@@ -154,11 +166,11 @@ class Saver:
         """Take off the disk what is saved, and put on it what isn't if any of `seen` still isn't; whether it agrees."""
         try:
             if saved := self._spooled - self._unsaved.keys():  # first: a full disk needs the room
-                await asyncio.to_thread(self._spool.settle, saved)
+                await self._on_disk(partial(self._spool.settle, saved))
                 self._spooled -= saved
             if (seen & self._unsaved.keys()) - self._spooled:
                 missing = {id: item for id, item in self._unsaved.items() if id not in self._spooled}
-                await asyncio.to_thread(self._spool.append, list(missing.values()))
+                await self._on_disk(partial(self._spool.append, list(missing.values())))
                 self._spooled |= missing.keys()
         except SpoolError as error:
             log.error("the spool refuses", action="spool_failed", error=str(error))

@@ -35,6 +35,8 @@ Item = tuple[Claim, Verdict]
 
 MAX_BYTES = 256 * 1024 * 1024
 
+EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+
 CLOSED = -1  # no descriptor: every call refuses it
 
 _FILE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -320,8 +322,8 @@ def _fields(kind: Any, values: Mapping[str, Any]) -> Any:
 
 def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("a time without its zone")
+    if moment.tzinfo is None or not EARLIEST <= moment <= LATEST:
+        raise ValueError("a time without its zone, or one that no verdict can be of")
     return moment
 
 

@@ -53,7 +53,7 @@ from service.store.rows import without_details
 _DROP_TRIES = 3
 _SILENT_FOR = timedelta(days=1)
 _FOR_THE_WORSE = frozenset({ChangeKind.REGRESSION, ChangeKind.FLAPPING, ChangeKind.BROKEN})
-_REFUSALS = (StatementError, ValueError, TypeError)  # the driver raises the latter two as they are
+_REFUSALS = (StatementError, ValueError, TypeError, OverflowError)  # all but the first come as they are
 
 _log = structlog.get_logger(__name__)
 
@@ -403,4 +403,5 @@ def _given(**values: str | None) -> dict[str, str]:
 
 def _is_about_data(error: Exception) -> bool:
     """Whether the values are at fault: refused by the server, by the driver, or before it could be asked."""
-    return isinstance(error, DataError | IntegrityError | ValueError | TypeError) or type(error) is StatementError
+    about_data = DataError | IntegrityError | ValueError | TypeError | OverflowError
+    return isinstance(error, about_data) or type(error) is StatementError

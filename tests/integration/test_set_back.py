@@ -83,6 +83,7 @@ class TestState:
         assert row.last is not None
         assert row.standing.id == row.last.id == now.id
         assert row.state_since == now.observed_at
+        assert await world.value("SELECT last_observed_at FROM latest") == now.observed_at
         later = await ask(world, FAILED)
         row = await world.row()
         assert row.standing is not None
@@ -131,6 +132,9 @@ class TestState:
         claim = await world.claim_one()
         await save(world, claim, FAILED, observed_at=newer.observed_at)
         assert await shown(world) is Shown.PROVEN
+        last = (await world.row()).last
+        assert last is not None
+        assert last.id == newer.id
 
     async def test_one_that_comes_late_is_history_whatever_its_time(self, world: World) -> None:
         """It was asked before the verdict that stands, and observed before the clock was set back, or long before."""

@@ -532,6 +532,8 @@ class TestSave:
             pytest.param({"facts": {"x": float("nan")}}, id="not a number"),
             pytest.param({"facts": {"x": {1}}}, id="not JSON"),
             pytest.param({"tokens_out": 2**70}, id="too large a number"),
+            pytest.param({"retry_after_s": 1e300}, id="too long a wait"),
+            pytest.param({"retry_after_s": float("nan")}, id="a wait that is no number"),
         ],
     )
     async def test_nothing_waits_behind_a_bad_row(self, world: World, changes: dict[str, Any]) -> None:

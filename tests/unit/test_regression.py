@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from service.regression import (
     confirm,
     confirmed_of,
     confirmed_values,
+    set_back,
     to_judge_again,
     wants_quick_reprobe,
 )
@@ -354,6 +356,30 @@ def test_what_does_not_count_changes_nothing_wherever_it_comes(tokens: list[str]
     assert inserted.askings_left <= counted.askings_left
 
 
+@given(st.lists(st.sampled_from(["P", "V", "U", "L", "f1", "f2", "V*6"]), max_size=40), st.integers(0, 40))
+def test_a_clock_that_is_set_back_changes_nothing_but_times(tokens: list[str], at: int) -> None:
+    straight = state = NEVER
+    for number, (verdict, *_) in enumerate(steps(" ".join(tokens))):
+        off = timedelta(hours=1) if number >= at else timedelta()
+        shifted = replace(verdict, observed_at=verdict.observed_at - off)
+        if state.last is not None and state.last.observed_at >= shifted.observed_at:
+            state = set_back(state, shifted.observed_at)
+        straight, change = confirm(straight, verdict)
+        state, same = confirm(state, shifted)
+        assert (same and same.kind) == (change and change.kind)
+        assert (state.run, state.run_first, state.proven) == (straight.run, straight.run_first, straight.proven)
+
+
+def test_what_was_before_the_time_that_it_is_now_stays() -> None:
+    state, _ = play("P V V +2h P")
+    moved = set_back(state, NOW + timedelta(hours=2))
+    assert state.last_good is not None
+    assert moved.last_good is not None
+    assert moved.last_good.observed_at == NOW + timedelta(hours=2) - timedelta(microseconds=1)
+    assert replace(moved, last_good=None, first_good=None) == replace(state, last_good=None, first_good=None)
+    assert set_back(NEVER, NOW) == NEVER
+
+
 @given(TOKENS)
 def test_regressed_from_the_change_out_of_proven_until_proven_again(tokens: list[str]) -> None:
     state, regressed = NEVER, False
@@ -368,6 +394,72 @@ def test_regressed_from_the_change_out_of_proven_until_proven_again(tokens: list
         assert not (state.flapping and state.broken)
         assert not (state.flapping or state.broken) or state.regressed
         assert change is not None or state.proven is was
+
+
+def alike(counted: list[Mark]) -> int:
+    """How many of the last verdicts agree, proven or not, under one configuration."""
+    last, run = counted[-1], 0
+    for one in reversed(counted):
+        proves = [verdict.outcome is Outcome.PROVEN for verdict in (one, last)]
+        if proves[0] is not proves[1] or one.fingerprint != last.fingerprint:
+            break
+        run += 1
+    return run
+
+
+@given(TOKENS)
+def test_it_takes_two_in_a_row_to_leave_proven_and_two_or_thirty_to_come_back(tokens: list[str]) -> None:
+    """Told from the verdicts alone, of which those count that are neither unproven nor a rate limit."""
+    state, counted = NEVER, list[Mark]()
+    for verdict, judged, _, _ in steps(" ".join(tokens)):
+        was = state
+        state, change = confirm(state, verdict, judged)
+        if verdict.outcome is Outcome.UNPROVEN or verdict.status == Status.RATE_LIMITED:
+            assert (replace(state, askings_left=was.askings_left), change) == (was, None)
+            continue
+        counted.append(verdict)
+        if change is None:
+            continue
+        proven = verdict.outcome is Outcome.PROVEN
+        assert state.proven is proven
+        match change.kind:
+            case ChangeKind.FIRST:
+                assert was.proven is None
+                assert proven or alike(counted) >= 2
+            case ChangeKind.REGRESSION | ChangeKind.FLAPPING:
+                assert (was.proven, proven, alike(counted)) == (True, False, 2)
+            case ChangeKind.RECOVERY:
+                assert (was.proven, proven, alike(counted)) == (False, True, 2)
+                assert not (was.flapping or was.broken)
+            case ChangeKind.BROKEN:
+                assert (was.flapping, proven) == (True, False)
+                assert alike(counted) >= 6
+            case ChangeKind.SETTLED:
+                assert was.flapping or was.broken
+                assert (proven, alike(counted)) == (True, 30)
+            case ChangeKind.RULES:
+                assert judged is not None
+                assert judged.outcome is not Outcome.UNPROVEN
+                assert not (change.announced or was.flapping or was.broken)
+
+
+@given(TOKENS, st.randoms(use_true_random=False))
+def test_what_comes_late_neither_announces_anything_nor_takes_anything_back(tokens: list[str], chance: Random) -> None:
+    """Verdicts that come in any order do what those of them would have done alone that came in the order of time."""
+    verdicts = [(verdict, judged) for verdict, judged, _, _ in steps(" ".join(tokens))]
+    arriving = sorted(verdicts, key=lambda one: one[0].observed_at + chance.randrange(30) * MINUTE)
+    state, in_time, found, expected, newest = NEVER, NEVER, [], [], NOW
+    for verdict, judged in arriving:
+        state, change = confirm(state, verdict, judged)
+        found += [change] if change else []
+        if verdict.outcome is Outcome.UNPROVEN or verdict.status == Status.RATE_LIMITED:
+            continue
+        if verdict.observed_at > newest:
+            newest = verdict.observed_at
+            in_time, change = confirm(in_time, verdict, judged)
+            expected += [change] if change else []
+    assert found == expected
+    assert replace(state, askings_left=0) == replace(in_time, askings_left=0)
 
 
 @pytest.mark.parametrize("values", [None, {}, {"a key of the next release": 1}])

@@ -164,6 +164,29 @@ async def test_a_disk_that_hangs_keeps_nothing_from_being_saved(spool: Spool, mo
         await until(lambda: len(spool) == 0)  # what was saved before it was on disk
 
 
+async def test_names_that_hang_keep_nothing_off_the_disk(spool: Spool) -> None:
+    """Names are resolved on threads that everybody shares."""
+    hangs = threading.Event()
+    loop = asyncio.get_running_loop()
+    names = [loop.run_in_executor(None, hangs.wait, 10) for _ in range(100)]
+    saver, _ = saver_of(refuses, spool)
+    async with running(saver):
+        saver.put(claim(), verdict())
+        await until(lambda: len(spool) == 1)
+    hangs.set()
+    await asyncio.gather(*names)
+
+
+async def test_a_spool_that_cant_be_closed_holds_up_no_stop(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise SpoolError("read-only")
+
+    saver, _ = saver_of(takes, spool)
+    with monkeypatch.context() as broken:
+        broken.setattr(spool, "close", fails)
+        await saver.save_rest()
+
+
 async def test_what_cant_be_saved_is_on_disk_until_it_can(spool: Spool) -> None:
     away = [True]
 
