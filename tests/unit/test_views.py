@@ -25,6 +25,8 @@ DOWN = standing(Status.UNREACHABLE)
 STALE = standing(ago=16 * MINUTE)
 EXPIRED = standing(ago=31 * MINUTE)
 NOT_SENT = standing(Status.NOT_SENT, SECOND, reason="credential_missing")
+SPENT = standing(Status.NOT_SENT, 29 * MINUTE, reason="budget_spent")
+HELD = standing(Status.NOT_SENT, 29 * MINUTE, reason="paused")
 
 
 def page(*rows: CellRow) -> views.Overview:
@@ -106,7 +108,9 @@ def test_providers_and_routes_come_worst_first() -> None:
         (row(state=EXPIRED), "unknown", "Unknown: proof expired"),
         (row(state=standing(Status.TIMEOUT, 31 * MINUTE)), "unknown", "Unknown: verdict expired"),
         (row(), "unknown", "Unknown: not asked yet"),
-        (row(last=NOT_SENT), "unknown", "Unknown: not asked"),
+        (row(last=NOT_SENT), "unknown", "Unknown: not asked, its key is missing"),
+        (row(state=EXPIRED, last=SPENT), "unknown", "Unknown: not asked, its budget is spent"),
+        (row(state=EXPIRED, last=HELD), "unknown", "Unknown: not asked, a pause stops it"),
         (row(state=EXPIRED, last=standing(Status.OWN_NETWORK)), "unknown", "Unknown: own network down"),
         (row(state=CUT), "violated", "Stream ends early"),
         (row(state=standing(Status.UNREACHABLE, 16 * MINUTE)), "unavailable", "Unreachable, stale"),
@@ -178,7 +182,7 @@ def matrix(*rows: CellRow) -> list[tuple[str, str, bool, tuple[str, ...]]]:
         (informational(standing(Status.HISTORY_ACCEPTED, 31 * MINUTE)), "unknown", "unknown", False, ("expired",)),
         (informational(), "unknown", "unknown", False, ("not asked yet",)),
         (informational(last=ABSENT), "absent", "not in this dialect", False, ()),
-        (informational(last=NOT_SENT), "unknown", "unknown", False, ("not asked",)),
+        (informational(last=NOT_SENT), "unknown", "unknown", False, ("not asked, its key is missing",)),
         (informational(standing(Status.RATE_LIMITED)), "blocked", "rate limited", False, ()),
         (informational(DOWN), "unavailable", "unreachable", False, ()),
         (
@@ -235,6 +239,11 @@ def test_the_matrix_holds_informational_contracts_only_of_the_routes_that_have_t
         (row(last=NOT_SENT), "Set the key's variable or file for this route."),
         (row(state=STALE), "Check that the prober in default runs."),
         (row(state=EXPIRED), "Check that the prober in default runs."),
+        (row(state=STALE, next_due_at=NOW + 5 * MINUTE), None),  # a budget stretches its intervals
+        (row(state=EXPIRED, next_due_at=NOW + 5 * MINUTE), "Check that the prober in default runs."),
+        (row(state=EXPIRED, last=SPENT, next_due_at=NOW + 300 * MINUTE), "Raise the route's budget, or wait"),
+        (row(state=EXPIRED, last=SPENT, next_due_at=NOW - MINUTE), "Check that the prober in default runs."),
+        (row(state=EXPIRED, last=HELD, next_due_at=NOW + 300 * MINUTE), "End the pause to have the route asked again."),
         (row(state=EXPIRED, last=standing(Status.OWN_NETWORK)), "Check the prober's own network."),
         (row(state=STALE, last=standing(Status.PROBER_OVERLOADED)), "Give the prober more CPU, or fewer routes."),
         (row(next_due_at=NOW + MINUTE), "Wait for the next probe."),

@@ -14,6 +14,7 @@ from service.web.views.words import (
     failing,
     is_absent,
     lower,
+    unproven_words,
     worst_cell,
 )
 
@@ -57,7 +58,7 @@ def _capability(contract: ContractState) -> Mark:
     if contract.shown is Shown.UNKNOWN or standing is None:
         words = "not in this dialect" if is_absent(lead) else "unknown"
         if newer is not None and not is_absent(lead):
-            notes.append(lower(in_words(newer.status)))
+            notes.append(unproven_words(newer))
         elif not is_absent(lead):
             notes.append("expired" if lead.freshness is Freshness.EXPIRED else "not asked yet")
     else:

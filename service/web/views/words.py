@@ -9,7 +9,7 @@ from typing import Protocol
 
 from service import metrics
 from service.derive import CellState, ContractState, Freshness, RouteState, Shown
-from service.model import CellRow, Outcome, Pause, Standing
+from service.model import CellRow, Outcome, Pause, Standing, Status
 from service.remedies import in_words, remedy
 
 STATE_WORDS: Mapping[Shown, str] = {
@@ -33,6 +33,13 @@ ABSENT = "absent"
 
 
 FAILED_ONCE = "failed once, being asked again"
+
+
+_NOT_SENT: Mapping[str, str] = {
+    "budget_spent": "not asked, its budget is spent",
+    "paused": "not asked, a pause stops it",
+    "credential_missing": "not asked, its key is missing",
+}
 
 
 class View(metrics.View, Protocol):
@@ -68,14 +75,15 @@ class Mark:
 
 
 def cell_remedy(state: CellState, read_at: datetime) -> str:
-    """What to do about a cell. A silent prober is the first suspect when nothing new has come for too long.
+    """What to do about a cell. A silent prober is the first suspect when nothing new has come for too long, and nobody
+    meant it so.
 
     Silence is measured when the data was read: what the prober wrote since isn't known while the database is down.
     """
     row, standing, last = state.row, state.row.standing, state.row.last
     if state.shown is not Shown.UNKNOWN and standing is not None and standing.outcome is not Outcome.PROVEN:
         return remedy_of(standing, row)
-    silent = last is not None and read_at - last.observed_at > row.cell.fresh_for
+    silent = last is not None and read_at - last.observed_at > row.cell.fresh_for and not _is_meant(row, read_at)
     overdue = row.next_due_at is not None and read_at - row.next_due_at > row.cell.interval
     if silent or (last is None and overdue):
         since = f"Its last verdict is {duration(read_at - last.observed_at)} old" if last else "It has never been asked"
@@ -85,6 +93,14 @@ def cell_remedy(state: CellState, read_at: datetime) -> str:
     if standing is not None and state.shown is not Shown.UNKNOWN:
         return remedy_of(standing, row)
     return "Wait for the next probe. Nothing newer is known."
+
+
+def _is_meant(row: CellRow, read_at: datetime) -> bool:
+    """Whether the next probe is planned for later: a budget stretches intervals up to the edge of expiry, and a spent
+    one, or a pause, may hold back all probes for days."""
+    if row.next_due_at is None or row.next_due_at <= read_at or row.last is None:
+        return False
+    return row.last.status == Status.NOT_SENT or read_at - row.last.observed_at <= row.cell.expires_after
 
 
 def remedy_of(verdict: Standing, row: CellRow) -> str:
@@ -137,10 +153,15 @@ def cell_words(state: CellState) -> str:
     if is_absent(state):
         return "Not in this dialect"
     if state.newer_unproven is not None:
-        return f"Unknown: {lower(in_words(state.newer_unproven.status))}"
+        return f"Unknown: {unproven_words(state.newer_unproven)}"
     if state.freshness is Freshness.EXPIRED and standing is not None:
         return f"Unknown: {'proof' if standing.outcome is Outcome.PROVEN else 'verdict'} expired"
     return "Unknown: not asked yet"
+
+
+def unproven_words(verdict: Standing) -> str:
+    """What a verdict that proves nothing says: of what wasn't sent, why."""
+    return _NOT_SENT.get(verdict.reason or "") or lower(in_words(verdict.status))
 
 
 def is_absent(state: CellState) -> bool:
@@ -236,7 +257,7 @@ def mark_of(contract: ContractState) -> Mark:
     if contract.live_in and contract.silent_in:
         notes.append(f"nothing live from {', '.join(contract.silent_in)}")
     if lead.newer_unproven is not None and lead.shown is not Shown.UNKNOWN:
-        notes.append(f"newest probe: {lower(in_words(lead.newer_unproven.status))}")
+        notes.append(f"newest probe: {unproven_words(lead.newer_unproven)}")
     if lead.shown is Shown.PROVEN and lead.row.standing is not None and lead.row.standing.quirks:
         notes.append(counted(len(lead.row.standing.quirks), "quirk", "quirks"))
     return Mark(
