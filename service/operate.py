@@ -21,9 +21,13 @@ class RefusedError(Exception):
 async def ask_gate(store: Store, route: str, location: str | None, *, allow_unknown: bool) -> models.Gate:
     """Whether traffic may go to a route, by name or id. Raises `RefusedError`."""
     snapshot = await store.snapshot()
-    rows = [row for row in snapshot.cells if route in (row.route.id, row.route.name)]
-    if not rows:
+    named = {row.route.id for row in snapshot.cells if row.route.name == route}
+    ids = {row.route.id for row in snapshot.cells if row.route.id == route} or named
+    if not ids:
         raise RefusedError("no such route is probed: nothing is stored of it")
+    if len(ids) > 1:
+        raise RefusedError(f"several routes have this name: give an id of {', '.join(sorted(ids))}")
+    rows = [row for row in snapshot.cells if row.route.id in ids]
     if location is not None and not any(row.cell.location == location for row in rows):
         places = sorted({row.cell.location for row in rows})
         raise RefusedError(f"the route isn't probed from there, but from {', '.join(places)}")

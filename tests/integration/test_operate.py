@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from service.cli import app
 from service.model import Status
-from tests.integration.test_store import HERE, MINUTE, World, cell
+from tests.integration.test_store import HASH, HERE, MINUTE, World, cell, route, verdict
 
 FILE = """
 routes:
@@ -72,6 +72,16 @@ async def test_what_is_not_stored_is_no_denial(world: World, line: Line) -> None
     assert "no such route is probed" in (await line("gate", "beta", code=2)).stderr
     nowhere = await line("gate", "alpha", "--location", "mars", code=2)
     assert "isn't probed from there, but from here" in nowhere.stderr
+
+
+async def test_the_gate_answers_for_the_route_that_is_meant_or_for_none(world: World, line: Line) -> None:
+    names = {"alpha": "beta", "beta": "shared", "gamma": "shared"}
+    await world.store.sync(HERE, HASH, [route(key, name=name) for key, name in names.items()], list(map(cell, names)))
+    claims = {claim.route_id: claim for claim in await world.claim()}
+    await world.store.save([(claims["beta"], verdict(claims["beta"]))])
+    assert (await line("gate", "beta")).stdout.startswith("beta: allowed")  # its id, and the name of another
+    assert (await line("gate", "alpha", code=1)).stdout.startswith("alpha: denied")
+    assert "several routes have this name: give an id of beta, gamma" in (await line("gate", "shared", code=2)).stderr
 
 
 async def test_a_pause_is_started_listed_and_ended(world: World, line: Line) -> None:

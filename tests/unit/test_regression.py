@@ -430,7 +430,7 @@ def test_it_takes_two_in_a_row_to_leave_proven_and_two_or_thirty_to_come_back(to
                 assert (was.proven, proven, alike(counted)) == (True, False, 2)
             case ChangeKind.RECOVERY:
                 assert (was.proven, proven, alike(counted)) == (False, True, 2)
-                assert not (was.flapping or was.broken)
+                assert (was.flapping, was.broken) == (False, False)
             case ChangeKind.BROKEN:
                 assert (was.flapping, proven) == (True, False)
                 assert alike(counted) >= 6
@@ -440,7 +440,7 @@ def test_it_takes_two_in_a_row_to_leave_proven_and_two_or_thirty_to_come_back(to
             case ChangeKind.RULES:
                 assert judged is not None
                 assert judged.outcome is not Outcome.UNPROVEN
-                assert not (change.announced or was.flapping or was.broken)
+                assert (change.announced, was.flapping, was.broken) == (False, False, False)
 
 
 @given(TOKENS, st.randoms(use_true_random=False))
