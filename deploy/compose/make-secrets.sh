@@ -13,7 +13,8 @@ made grafana_password
 [ -s secrets/database_url ] ||
   printf 'postgresql://routeproof:%s@postgres:5432/routeproof' "$(cat secrets/database_password)" > secrets/database_url
 [ -e secrets/openai_key ] || printf 'put-the-key-here' > secrets/openai_key
-# The service runs as a user of its own, and compose hands files over with the rights that they have here.
-chmod 0755 secrets
+# The service runs as a user of its own, and compose hands each file over with the rights that it has here. On this
+# machine nobody else gets into the folder.
+chmod 0700 secrets
 chmod 0444 secrets/*
 echo "deploy/compose/secrets is ready; put your key into openai_key"

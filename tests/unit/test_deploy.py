@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_everything_selects_the_pods_and_ports_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("path", "secrets"),
     [
-        (DEPLOY / "compose" / "routeproof.yaml", "/run/secrets"),
+        (DEPLOY / "compose" / "routeproof" / "routeproof.yaml", "/run/secrets"),
         (KUBERNETES / "routeproof.yaml", "/run/secrets/routeproof"),
     ],
     ids=["compose", "kubernetes"],
@@ -160,6 +161,33 @@ def test_the_configurations_are_taken_and_ask_for_the_secrets_that_are_mounted(
     assert [type(route) for route in config.routes] == [Route]
 
 
+def test_the_health_check_of_the_container_tells_well_from_ill(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    check = json.loads(re.search(r"HEALTHCHECK.*\\\n  CMD (.*)$", text, re.MULTILINE)[1])  # type: ignore[index]
+    assert check[:2] == ["python", "-c"]
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # containers inherit one; it isn't asked
+    said: list[int] = []
+    statuses = iter((200, 503))
+
+    class Livez(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/livez"
+            self.send_response(next(statuses))
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Livez) as server:
+        command = [sys.executable, "-c", check[2].replace("8080", str(server.server_port))]
+        for _ in range(2):
+            checking = subprocess.Popen(command)
+            server.handle_request()
+            said.append(checking.wait(timeout=30))
+    said.append(subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode)
+    assert [code == 0 for code in said] == [True, False, False]
+
+
 def test_secrets_are_made_once_and_only_readable_where_they_are_used(tmp_path: Path) -> None:
     shutil.copy(DEPLOY / "compose" / "make-secrets.sh", tmp_path)
     script = tmp_path / "make-secrets.sh"
@@ -168,6 +196,8 @@ def test_secrets_are_made_once_and_only_readable_where_they_are_used(tmp_path: P
     assert set(made) == set(read(DEPLOY / "compose.yaml")["secrets"])
     assert made["database_password"] in made["database_url"]
     assert len(made["operate_token"]) == 48
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700, "nobody else of the machine reads them"
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").iterdir()} == {0o444}, "containers do"
     subprocess.run([script], check=True, capture_output=True)
     assert {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()} == made
 
