@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-import time
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +19,7 @@ from service.model import Credentials, Route, Secret, TokenCap, Verdict
 from service.probe import Moment, Prober
 from service.rejudge import try_again
 from service.transport import Transport
+from tests.lived import lived
 from tests.peer import load_corpus, playing
 
 KEY = "sk-test-Zq8/Tr+4vB1=xN7m"
@@ -102,15 +102,13 @@ def mismatches(expect: dict[str, Any], verdict: Verdict, seconds: float) -> list
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.id)
 async def test_scenario(scenario: Scenario) -> None:
-    async with playing([scenario]) as peer, Transport() as transport:
+    async with playing([scenario]) as peer, Transport() as transport, lived() as time:
         route = route_for(scenario, peer.url(scenario.id))
-        started = time.monotonic()
         probed = await Prober(transport, "here").probe(
             route, scenario.contract, Credentials(key=Secret(KEY)), Moment.now()
         )
-        seconds = time.monotonic() - started
         sent = peer.count(scenario.id)
-    wrong = mismatches(scenario.expect, probed.verdict, seconds)
+    wrong = mismatches(scenario.expect, probed.verdict, time.seconds)
     if sent != probed.verdict.requests:
         wrong.append(f"the provider saw {sent} requests, the verdict says {probed.verdict.requests}")
     if differs := judged_again(probed.verdict):
