@@ -108,7 +108,7 @@ async def test_taking_up_a_configuration_and_a_save_dont_deadlock(world: World, 
         await save.execute(hold, {"id": low.id})
         wanted = cell(low.route_id, interval=2 * INTERVAL), cell(high.route_id, fingerprint="f2")
         sync = asyncio.create_task(world.sync(*wanted))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not await world.value("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 await asyncio.sleep(0.01)
         await save.execute(hold, {"id": high.id})

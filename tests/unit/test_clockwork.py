@@ -30,7 +30,7 @@ class TestClockwork:
             runs.put_nowait(None)
 
         clockwork = await self.run(Job("tick", 0.02, work))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             for _ in range(3):
                 await runs.get()
         assert clockwork.faults() == []
@@ -45,7 +45,7 @@ class TestClockwork:
             raise fault
 
         clockwork = await self.run(Job("tick", 0.02, work))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             for _ in range(3):
                 await runs.get()
         clockwork.stop()
@@ -69,7 +69,7 @@ class TestClockwork:
             await asyncio.Event().wait()
 
         clockwork = await self.run(Job("tick", 0.02, work))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             for _ in range(3):
                 await runs.get()
         clockwork.stop()

@@ -101,7 +101,7 @@ async def test_closing_gives_up_what_is_being_read() -> None:
     world.sums.gate.clear()
     world.day.get()
     await asyncio.sleep(0)
-    await asyncio.wait_for(world.day.close(), 1)
+    await asyncio.wait_for(world.day.close(), 60)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
