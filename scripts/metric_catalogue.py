@@ -26,6 +26,9 @@ Made from the code by `python -m scripts.metric_catalogue > docs/metrics.md`; a 
 `routeproof_contract_*`, `routeproof_route_*` and `routeproof_location_*` are what the database says, the same on every
 replica: fold them with `max by (…)`. All others are one process's own: fold them with `sum`. A series that isn't there is
 an answer: what has expired is absent, never 0. Whether alerts may rest on a series is said in `deploy/prometheus/`.
+
+The answer is always Prometheus's text format (0.0.4), also to those who would rather have OpenMetrics, and gzipped for
+those who take that.
 """
 
 

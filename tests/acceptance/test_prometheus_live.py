@@ -94,7 +94,7 @@ def webhook() -> Iterator[Webhook]:
 
 def configured(folder: Path, service: int, alertmanager: int, hook: int) -> tuple[Path, Path]:
     """deploy/'s files with addresses of this test. Prometheus scrapes and evaluates each second instead of every 15;
-    Alertmanager groups for a second instead of 30 and 300."""
+    Alertmanager groups for a second."""
     config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
     config["global"] |= {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(ROOT / "deploy/prometheus/rules/*.yml")]
@@ -104,7 +104,8 @@ def configured(folder: Path, service: int, alertmanager: int, hook: int) -> tupl
 
     config = yaml.safe_load((ROOT / "deploy/alertmanager/alertmanager.yml").read_text())
     for route in config["route"]["routes"]:
-        route |= {"group_wait": "1s", "group_interval": "1s"}
+        for one in (route, *route["routes"]):
+            one |= {"group_wait": "1s", "group_interval": "1s"}
     for receiver in config["receivers"]:
         hooked = receiver["webhook_configs"][0]
         hooked["url"] = hooked["url"].replace("127.0.0.1:9095", f"127.0.0.1:{hook}")

@@ -29,6 +29,11 @@ OF_OPERATORS = ("monitoring.coreos.com/v1", "kustomize.config.k8s.io/v1beta1")
 MANIFESTS = [path for path in sorted(KUBERNETES.glob("*.yaml")) if path.name != "routeproof.yaml"]
 
 
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool: it comes with Debian's package prometheus"
+)
+
+
 def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
@@ -83,6 +88,21 @@ def test_what_the_compose_file_mounts_is_there() -> None:
         assert (DEPLOY / mount.partition(":")[0]).exists(), mount
 
 
+@needs_promtool
+def test_the_prometheus_of_the_compose_file_loads_the_rules_and_can_make_their_links(tmp_path: Path) -> None:
+    mounts = dict(mount.split(":")[:2] for mount in read(DEPLOY / "compose.yaml")["services"]["prometheus"]["volumes"])
+    text = (DEPLOY / "compose" / "prometheus.yml").read_text()
+    text = text.replace(mounts["./prometheus/rules"], str(DEPLOY / "prometheus" / "rules"))
+    (tmp_path / "prometheus.yml").write_text(text)
+    checked = subprocess.run(
+        ["promtool", "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert len(re.findall(r"(\d+) rules found", checked.stdout)) == 2
+    labels = [read(path)["global"]["external_labels"] for path in sorted(DEPLOY.glob("*/prometheus.yml"))]
+    assert [set(one) for one in labels] == [{"routeproof_url", "routeproof_runbooks"}] * 2
+
+
 def test_lock_files_of_npm_name_no_addresses() -> None:
     locks = [path for path in ROOT.rglob("package-lock.json") if "node_modules" not in path.parts]
     assert locks
@@ -109,6 +129,30 @@ def test_every_manifest_is_in_the_kustomization_and_every_file_of_it_is_there() 
     kustomization = read(KUBERNETES / "kustomization.yaml")
     assert {*kustomization["resources"], "kustomization.yaml"} == {path.name for path in MANIFESTS}
     assert all((KUBERNETES / name).exists() for name in kustomization["configMapGenerator"][0]["files"])
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl isn't installed")
+def test_the_kustomization_builds_with_the_secrets_that_the_page_asks_for(tmp_path: Path) -> None:
+    folder = shutil.copytree(KUBERNETES, tmp_path / "kubernetes", ignore=shutil.ignore_patterns("secrets"))
+    (folder / "secrets").mkdir()
+    for name in ("database_url", "operate_token", "openai_key"):
+        (folder / "secrets" / name).write_text(name)
+    built = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60, check=False)
+    assert built.returncode == 0, built.stderr
+    found = {one["kind"]: one for one in yaml.safe_load_all(built.stdout)}
+    assert {one["metadata"].get("namespace") for kind, one in found.items() if kind != "Namespace"} == {"routeproof"}
+    volumes = {one["name"]: one for one in found["Deployment"]["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["configuration"]["configMap"]["name"] == found["ConfigMap"]["metadata"]["name"]
+    assert volumes["secrets"]["secret"]["secretName"] == found["Secret"]["metadata"]["name"]
+    assert found["PrometheusRule"]["spec"] == read(MANIFEST)["spec"]
+
+
+@needs_promtool
+def test_the_rules_of_the_operator_are_loaded(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(read(MANIFEST)["spec"]))
+    command = ["promtool", "check", "rules", tmp_path / "rules.yml"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_rules_of_the_operator_are_those_of_prometheus() -> None:
