@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, func, or_, select
+from sqlalchemy import Row, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -34,7 +35,8 @@ async def spent(connection: AsyncConnection, claimed: Sequence[Row[Any]]) -> Map
     """The cells among the claimed ones whose route has no budget left for them, and whether their last verdict says so
     for this day.
 
-    The rows of the day are locked, so that two replicas don't spend the same remainder.
+    The rows of the day are locked, so that two replicas don't spend the same remainder. What was taken over from a
+    prober that didn't come back counts with all that it may have sent.
     """
     rows = [row for row in claimed if row.tokens_per_day or row.requests_per_day]
     if not rows:
@@ -46,6 +48,10 @@ async def spent(connection: AsyncConnection, claimed: Sequence[Row[Any]]) -> Map
         insert(table).on_conflict_do_nothing(), [{"route_id": route_id, **nothing} for route_id in route_ids]
     )
     found = await of_day(connection, day, route_ids, lock=True)
+    for route_id, requests in _lost(rows).items():
+        found[route_id] = replace(found[route_id], requests=found[route_id].requests + requests)
+        counted = update(table).where(table.c.route_id == route_id, table.c.day == day)
+        await connection.execute(counted.values(requests=found[route_id].requests))
     mine = [row.cell_id for row in rows]
     sending = await connection.execute(
         select(cells.c.route_id, func.sum(cells.c.max_requests).label("requests"))
@@ -75,6 +81,15 @@ async def spent(connection: AsyncConnection, claimed: Sequence[Row[Any]]) -> Map
     return none_left
 
 
+def _lost(rows: Iterable[Row[Any]]) -> Counter[str]:
+    """The requests by route that probes without an end may have sent."""
+    lost: Counter[str] = Counter()
+    for row in rows:
+        if row.taken_over:
+            lost[row.route_id] += row.max_requests
+    return lost
+
+
 def _is_said(last: Mapping[str, Any] | None, day: date) -> bool:
     return (
         last is not None
@@ -102,7 +117,7 @@ async def add(connection: AsyncConnection, new: Iterable[Verdict]) -> None:
     """Count what these verdicts used up, on the day on which each was observed."""
     sums: defaultdict[tuple[str, date], Spend] = defaultdict(Spend)
     for verdict in new:
-        if verdict.requests:
+        if verdict.requests or verdict.tokens_in or verdict.tokens_out:
             key = (verdict.route_id, verdict.observed_at.astimezone(UTC).date())
             sums[key] = _plus(sums[key], verdict)
     if not sums:

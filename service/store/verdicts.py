@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -122,7 +122,7 @@ async def _follow(
     steps = await _steps(connection, new, configured, held)
     await connection.execute(_UPDATE_LATEST, [_latest_values(step) for step in steps])
     await transitions.record(connection, steps)
-    await spends.add(connection, [verdict for _, verdict in new])
+    await spends.add(connection, [_as_spent(step, held) for step in steps])
     await limits.settle(connection, {claim.lease_id: verdict.requests for claim, verdict in new})
     await limits.wait(connection, _waits(steps))
     await rollup.note_late(connection, [verdict.observed_at for _, verdict in new], steps[0].row.now)
@@ -218,6 +218,12 @@ async def _judged_again(connection: AsyncConnection, cell_id: int, grounds: Mark
     row = found.one_or_none()
     judged = judge_again(row.contract, row.facts) if row is not None else None
     return judged.conclusion.status if judged is not None else None
+
+
+def _as_spent(step: Step, held: Mapping[UUID, Row[Any]]) -> Verdict:
+    """The verdict as the budget counts it: of a cell that was taken over meanwhile, all requests counted then."""
+    budgeted = step.row.tokens_per_day or step.row.requests_per_day
+    return replace(step.verdict, requests=0) if budgeted and step.claim.lease_id not in held else step.verdict
 
 
 def _waits(steps: Sequence[Step]) -> dict[tuple[str, str, str], datetime]:

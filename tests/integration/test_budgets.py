@@ -35,7 +35,7 @@ async def use_up(world: World, tokens: int = 0, requests: int = 0) -> None:
     """Make it that much that the route has used up today."""
     await world.sql(
         "INSERT INTO spends VALUES ('alpha', :day, :tokens, 0, :requests, false) ON CONFLICT (route_id, day) "
-        "DO UPDATE SET tokens_in = excluded.tokens_in, requests = excluded.requests",
+        "DO UPDATE SET tokens_in = excluded.tokens_in, tokens_out = 0, requests = excluded.requests",
         day=await today(world),
         tokens=tokens,
         requests=requests,
@@ -263,6 +263,24 @@ class TestWhatIsCounted:
         await world.store.save([(claim, verdict(claim, observed_at=yesterday))])
         assert (await world.store.snapshot()).spends == {}
         assert await world.value("SELECT day FROM spends") == yesterday.date()
+
+    async def test_a_probe_without_an_end_with_all_that_it_may_have_sent(self, world: World) -> None:
+        await world.sync(budgeted(), **REQUESTS)
+        killed = await world.claim_one()
+        await world.end_leases()
+        claim = await world.claim_one()
+        assert await spent(world) == Spend(requests=5)
+        await world.store.save([(claim, verdict(claim))])
+        assert await spent(world) == Spend(40, 12, 6)
+        late = verdict(killed, requests=2)  # it was on its disk
+        assert await world.store.save([(killed, late)]) == {late.id}
+        assert await spent(world) == Spend(80, 24, 6)
+
+    async def test_which_counts_before_more_is_sent(self, world: World) -> None:
+        await world.sync(budgeted(), requests_per_day=9)
+        await world.claim_one()
+        await world.end_leases()
+        assert (await world.claim_one()).unsent == "budget_spent"
 
     async def test_for_four_hundred_days(self, world: World) -> None:
         await world.sync(budgeted())
