@@ -17,6 +17,7 @@ import httpx
 import pytest
 import yaml
 
+from scripts.metric_catalogue import families, full_name
 from tests.acceptance.processes import ROOT, free_port, until
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -80,6 +81,19 @@ def test_a_runbook_is_short_and_has_the_same_parts(path: Path) -> None:
     commands = re.findall(r"^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert [len(block.splitlines()) for block in commands] == [3]
     assert len(text.splitlines()) <= 45
+
+
+@pytest.mark.parametrize("path", sorted(RUNBOOKS.glob("*.md")), ids=lambda path: path.stem)
+def test_a_runbook_names_metrics_alerts_and_log_lines_that_there_are(path: Path) -> None:
+    text = path.read_text()
+    metrics = [full_name(family) for family in families()]
+    for name, several in re.findall(r"routeproof_(?:([a-z_]+)|\(([a-z_|]+)\))", text):
+        for start in several.split("|") if several else [name]:
+            assert any(metric.startswith(f"routeproof_{start}") for metric in metrics), start
+    assert set(re.findall(r"Routeproof[A-Z]\w+", text)) <= set(ALERTS)
+    actions = set(re.findall(r"^\| `(\w+)`", (ROOT / "docs" / "logs.md").read_text(), re.MULTILINE))
+    searched = re.findall(r"grep (?:-E )?'?([a-z_|]+)'?$", "\n".join(re.findall(r"^journalctl.*", text, re.MULTILINE)))
+    assert {action for one in searched for action in one.split("|")} <= actions
 
 
 def test_no_alert_can_start_anew_because_a_reason_or_status_changed() -> None:
