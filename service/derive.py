@@ -37,7 +37,6 @@ class Shown(StrEnum):
     UNKNOWN = "unknown"
 
 
-_SHOWN: dict[Outcome, Shown] = {outcome: Shown(outcome.value) for outcome in Outcome if outcome is not Outcome.UNPROVEN}
 WORST_FIRST: tuple[Shown, ...] = (
     Shown.VIOLATED,
     Shown.BLOCKED,
@@ -47,8 +46,14 @@ WORST_FIRST: tuple[Shown, ...] = (
     Shown.PROVEN,
 )
 
+# What is looked up for each of ten thousand cells: a member looked up in its class costs as much as the rest.
+_FRESH, _STALE = Freshness.FRESH, Freshness.STALE
+_PROVEN, _UNKNOWN, _UNPROVEN = Shown.PROVEN, Shown.UNKNOWN, Outcome.UNPROVEN
+_SHOWN: dict[Outcome, Shown] = {outcome: Shown(outcome.value) for outcome in Outcome if outcome is not _UNPROVEN}
+_PLACE: dict[Shown, int] = {shown: place for place, shown in enumerate(WORST_FIRST)}
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class CellState:
     """The state of one cell at one moment. `newer_unproven` is a later verdict that decides nothing; `pause` is the one
     that mutes the cell, the one to end last if there are several."""
@@ -56,10 +61,14 @@ class CellState:
     row: CellRow
     freshness: Freshness
     shown: Shown
-    age: timedelta | None
-    valid_until: datetime | None
     newer_unproven: Standing | None
     pause: Pause | None = None
+
+    @property
+    def valid_until(self) -> datetime | None:
+        """When the standing verdict expires or did expire; None without one."""
+        standing = self.row.standing
+        return standing.observed_at + self.row.cell.expires_after if standing else None
 
 
 def freshness(observed_at: datetime | None, fresh_for: timedelta, expires_after: timedelta, now: datetime) -> Freshness:
@@ -69,7 +78,7 @@ def freshness(observed_at: datetime | None, fresh_for: timedelta, expires_after:
     age = now - observed_at
     if age > expires_after or age < -FUTURE_TOLERANCE:
         return Freshness.EXPIRED
-    return Freshness.FRESH if age <= fresh_for else Freshness.STALE
+    return _FRESH if age <= fresh_for else _STALE
 
 
 class Pauses:
@@ -93,55 +102,46 @@ class Pauses:
 
 def derive(row: CellRow, now: datetime, pause: Pause | None = None) -> CellState:
     """The state of a cell at `now` (the database's clock), under the pause that holds for its route."""
-    standing, cell = row.standing, row.cell
+    standing, last, cell = row.standing, row.last, row.cell
     fresh = freshness(standing.observed_at if standing else None, cell.fresh_for, cell.expires_after, now)
-    alive = fresh in (Freshness.FRESH, Freshness.STALE)
-    last = row.last
-    newer = (
-        last
-        if last is not None
-        and last.outcome is Outcome.UNPROVEN
-        and (standing is None or last.observed_at > standing.observed_at)
-        else None
-    )
-    return CellState(
-        row=row,
-        freshness=fresh,
-        shown=_SHOWN[standing.outcome] if standing and alive else Shown.UNKNOWN,
-        age=now - standing.observed_at if standing else None,
-        valid_until=standing.observed_at + cell.expires_after if standing else None,
-        newer_unproven=newer,
-        pause=pause,
-    )
+    shown = _SHOWN[standing.outcome] if standing and (fresh is _FRESH or fresh is _STALE) else _UNKNOWN
+    newer = last if last and last.outcome is _UNPROVEN else None
+    if newer and standing and newer.observed_at <= standing.observed_at:
+        newer = None
+    return CellState(row, fresh, shown, newer, pause)
 
 
-def worst(shown: Iterable[Shown]) -> Shown:
-    """The worst of several; a route is the worst of its required contracts. Nothing at all is unknown."""
-    return min(shown, key=WORST_FIRST.index, default=Shown.UNKNOWN)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ContractState:
-    """One contract of one route over all its locations. `cells` are sorted worst first.
-
-    `proven_in` and `live_in` name the locations where it is proven and where there is a live state at all;
-    `silent_in` names those that are left out because nothing there is alive. `stale` says that a live state rests on
-    a verdict that is no longer fresh.
-    """
+    """One contract of one route over all its locations. `cells` are sorted worst first. `stale` says that a live state
+    rests on a verdict that is no longer fresh."""
 
     contract: str
     required: bool
     shown: Shown
     cells: tuple[CellState, ...]
-    proven_in: tuple[str, ...]
-    live_in: tuple[str, ...]
-    silent_in: tuple[str, ...]
     stale: bool
 
+    @property
+    def live_in(self) -> tuple[str, ...]:
+        """The locations where there is a live state at all."""
+        return tuple(state.row.cell.location for state in self.cells if state.shown is not _UNKNOWN)
 
-@dataclass(frozen=True)
+    @property
+    def proven_in(self) -> tuple[str, ...]:
+        """Those of them where it is proven."""
+        return tuple(state.row.cell.location for state in self.cells if state.shown is _PROVEN)
+
+    @property
+    def silent_in(self) -> tuple[str, ...]:
+        """The locations that are left out because nothing there is alive."""
+        return tuple(state.row.cell.location for state in self.cells if state.shown is _UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
 class RouteState:
-    """A route at one moment: the worst of its required contracts. `contracts` are required first, worst first."""
+    """A route at one moment: the worst of its required contracts. `contracts` are required first, worst first; there
+    is at least one."""
 
     route: RouteRow
     shown: Shown
@@ -150,12 +150,13 @@ class RouteState:
     @property
     def pause(self) -> Pause | None:
         """The pause that holds for the route."""
-        return next((cell.pause for contract in self.contracts for cell in contract.cells), None)
+        return self.contracts[0].cells[0].pause
 
     @property
     def deciding(self) -> ContractState | None:
         """The required contract that the state of the route rests on, None when it requires nothing."""
-        return next((contract for contract in self.contracts if contract.required), None)
+        first = self.contracts[0]
+        return first if first.required else None
 
 
 def contract_state(cells: Iterable[CellState]) -> ContractState:
@@ -164,20 +165,24 @@ def contract_state(cells: Iterable[CellState]) -> ContractState:
     Proven where every live location proves it, in part where some do, else the worst of the live ones. A location
     without a live state decides nothing while another one is alive.
     """
-    ordered = tuple(sorted(cells, key=lambda c: (WORST_FIRST.index(c.shown), c.row.cell.location)))
-    live = tuple(c for c in ordered if c.shown is not Shown.UNKNOWN)
-    proven = tuple(c for c in live if c.shown is Shown.PROVEN)
-    shown = Shown.IN_PART if proven and len(proven) < len(live) else worst(c.shown for c in live)
+    ordered = tuple(sorted(cells, key=_worst_first))
+    live = [state for state in ordered if state.shown is not _UNKNOWN] or ordered
+    worst, best = live[0].shown, live[-1].shown
+    required = stale = False
+    for state in ordered:
+        required = required or state.row.cell.required
+        stale = stale or state.freshness is _STALE
     return ContractState(
         contract=ordered[0].row.cell.contract,
-        required=any(c.row.cell.required for c in ordered),
-        shown=shown,
+        required=required,
+        shown=Shown.IN_PART if best is _PROVEN and worst is not _PROVEN else worst,
         cells=ordered,
-        proven_in=tuple(c.row.cell.location for c in proven),
-        live_in=tuple(c.row.cell.location for c in live),
-        silent_in=tuple(c.row.cell.location for c in ordered if c.shown is Shown.UNKNOWN),
-        stale=any(c.freshness is Freshness.STALE for c in live),
+        stale=stale,
     )
+
+
+def _worst_first(state: CellState) -> tuple[int, str]:
+    return _PLACE[state.shown], state.row.cell.location
 
 
 def route_states(rows: Iterable[CellRow], now: datetime, pauses: Iterable[Pause] = ()) -> tuple[RouteState, ...]:
@@ -187,15 +192,10 @@ def route_states(rows: Iterable[CellRow], now: datetime, pauses: Iterable[Pause]
     for row in rows:
         by_route[row.route.id][row.cell.contract].append(derive(row, now, holding.of(row.route)))
     states = [_route_state(map(contract_state, contracts.values())) for contracts in by_route.values()]
-    return tuple(sorted(states, key=lambda s: (WORST_FIRST.index(s.shown), s.route.name, s.route.id)))
+    return tuple(sorted(states, key=lambda s: (_PLACE[s.shown], s.route.name, s.route.id)))
 
 
 def _route_state(contracts: Iterable[ContractState]) -> RouteState:
-    ordered = tuple(
-        sorted(contracts, key=lambda c: (not c.required, WORST_FIRST.index(c.shown), not c.stale, c.contract))
-    )
-    return RouteState(
-        route=ordered[0].cells[0].row.route,
-        shown=worst(contract.shown for contract in ordered if contract.required),
-        contracts=ordered,
-    )
+    ordered = tuple(sorted(contracts, key=lambda c: (not c.required, _PLACE[c.shown], not c.stale, c.contract)))
+    first = ordered[0]
+    return RouteState(first.cells[0].row.route, first.shown if first.required else _UNKNOWN, ordered)
