@@ -110,6 +110,8 @@ def _what(one: Mapping[str, Any]) -> str:
             return "required"
         case "json_invalid":
             return "isn't JSON"
+        case "model_attributes_type":
+            return "must be an object, sent as application/json"
         case "value_error":
             return str(one["ctx"]["error"])
         case _:

@@ -517,6 +517,11 @@ async def test_a_body_that_is_not_as_documented_is_named(body: bytes, where: str
     assert store.calls == []
 
 
+async def test_a_form_is_told_that_json_is_wanted() -> None:
+    answer = await send(web_app(), "POST", "/api/v1/pauses", data={"scope": "tag"}, token=OPERATE)
+    assert answer.json()["errors"] == [{"where": "body", "what": "must be an object, sent as application/json"}]
+
+
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"[" * 60_000])
 async def test_a_body_that_cannot_be_read_is_refused(body: bytes) -> None:
     headers = {"content-type": "application/json"}

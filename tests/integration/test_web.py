@@ -347,3 +347,7 @@ async def test_pages_are_only_read(method: str) -> None:
 @pytest.mark.parametrize("path", ["/", QWEN, "/metrics", "/livez", "/readyz"])
 async def test_head_is_answered_like_get(path: str) -> None:
     assert (await get(path, method="HEAD")).status_code == 200
+
+
+async def test_a_page_without_routes_says_what_to_do() -> None:
+    assert "routeproof config check" in (await get("/", app(View(snapshot())))).text

@@ -300,6 +300,20 @@ def test_what_is_confirmed_is_told_beside_what_was_found_last(
     assert route("alpha", View(snapshot(cell))).sure == words
 
 
+def test_of_many_places_the_worst_are_shown_and_the_others_counted() -> None:
+    rows = [row(state=DOWN if number in (3, 11) else WORKS, location=f"p{number:02}") for number in range(30)]
+    shown = route("alpha", View(snapshot(*rows)))
+    ((few, more, told),) = shown.folded
+    assert [panel.location for panel in few] == ["p03", "p11", "p00"]
+    assert (len(more), told) == (27, "works: 27")
+    assert shown.words == "Works in part: unreachable in p03, p11"
+
+
+def test_a_line_names_a_few_places_and_how_many_more() -> None:
+    rows = [row(state=WORKS if number == 7 else DOWN, location=f"p{number}") for number in range(9)]
+    assert route("alpha", View(snapshot(*rows))).words == "Works in part: unreachable in p0, p1, p2 and 5 more"
+
+
 def test_what_is_confirmed_of_one_place_is_not_told_of_all() -> None:
     bad = replace(row(state=DOWN, location="us"), confirmed=Confirmed(proven=False, since=SINCE, last_bad=BAD))
     shown = route("alpha", View(snapshot(row(state=WORKS, location="eu"), bad)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from urllib.parse import quote
 from uuid import UUID
 
@@ -36,6 +38,9 @@ from service.web.views.words import (
     since_of,
     timing,
 )
+
+PLACES = 3
+"""Of so many places a page shows what there is to say of a contract; the others are folded."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,14 @@ class RoutePage:
     facts: tuple[tuple[str, str], ...]
     spending: tuple[tuple[str, str], ...]
     lines: Lines
+
+    @property
+    def folded(self) -> Iterator[tuple[Sequence[CellPanel], Sequence[CellPanel], str]]:
+        """The panels by contract: those of a few places, the worst first, the rest, and the rest in words."""
+        for _, panels in groupby(self.panels, key=lambda panel: panel.mark.contract):
+            few, more = (every := list(panels))[:PLACES], every[PLACES:]
+            told = Counter(lower(panel.mark.words) for panel in more)
+            yield few, more, "; ".join(f"{words}: {count}" for words, count in told.most_common())
 
 
 def state_of(view: View, route_id: str) -> RouteState | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -33,6 +33,10 @@ ABSENT = "absent"
 
 
 FAILED_ONCE = "failed once, being asked again"
+
+
+_AT_MOST = 4
+"""So many names stand in one line."""
 
 
 _NOT_SENT: Mapping[str, str] = {
@@ -191,7 +195,14 @@ def route_words(state: RouteState) -> str:
 
 
 def failing(contract: ContractState) -> str:
-    return ", ".join(place for place in contract.live_in if place not in contract.proven_in)
+    return some_places([place for place in contract.live_in if place not in contract.proven_in])
+
+
+def some_places(names: Sequence[str]) -> str:
+    """`a, b`; of many the first ones and how many more."""
+    few = names if len(names) <= _AT_MOST else names[: _AT_MOST - 1]
+    rest = len(names) - len(few)
+    return ", ".join(few) + (f" and {rest} more" if rest else "")
 
 
 def leading_cell(state: RouteState) -> CellState:
@@ -255,7 +266,7 @@ def mark_of(contract: ContractState) -> Mark:
         words = f"{words} in {failing(contract)}"
         notes.append(f"works in {len(contract.proven_in)} of {len(contract.live_in)} places")
     if contract.live_in and contract.silent_in:
-        notes.append(f"nothing live from {', '.join(contract.silent_in)}")
+        notes.append(f"nothing live from {some_places(contract.silent_in)}")
     if lead.newer_unproven is not None and lead.shown is not Shown.UNKNOWN:
         notes.append(f"newest probe: {unproven_words(lead.newer_unproven)}")
     if lead.shown is Shown.PROVEN and lead.row.standing is not None and lead.row.standing.quirks:
