@@ -354,7 +354,7 @@ FAULTS = [
     every("a filter", "content_filtered", None, lambda wire: stream(wire.start(), wire.end("filter"))),
     tools("cut by our cap before anything", "inconclusive_no_tool_call", "token_cap", lambda wire: stream(wire.start(), wire.end("cap"))),
     tools("cut by our cap in a text", "inconclusive_no_tool_call", "token_cap", lambda wire: stream(wire.start(), wire.text("Well"), wire.end("cap"))),
-    every("silence behind the start", "timeout", "stalled", lambda wire: stream(wire.start(), end="hang"), deadline_s=1),
+    every("silence behind the start", "timeout", "stalled", lambda wire: stream(wire.start(), end="hang"), deadline_s=3),
     tools("silence behind the announced end", "tools_supported", None, lambda wire: stream(wire.start(), wire.call(OK), wire.end("call")[:1], end="hang")),
 ]  # fmt: skip
 
