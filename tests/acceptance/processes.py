@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,12 @@ async def until(what: Callable[[], Any], within: float = PATIENCE_S, every: floa
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+    """A port that nobody listens on, from below those that the kernel gives to outgoing connections: one of them could
+    have it until a service that is just starting wants it."""
+    while True:
+        port = secrets.choice(range(10_000, 32_768))
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.acceptance.processes import PATIENCE_S, until
+from tests.acceptance.processes import PATIENCE_S, free_port, until
 from tests.acceptance.reliability.peer import Peer
 from tests.acceptance.reliability.stage import LASTING, Replica, Server, configure, replicas, routes_to
 
@@ -17,8 +17,8 @@ async def away(
     """Take every host off the network until each cell was found wanting `rounds` times, and put them back. Returns how
     often each status was found. What is shown, and that nothing is announced, is asserted here."""
     async with AsyncExitStack() as stack:
-        hosts = [await stack.enter_async_context(Peer(host=f"127.0.0.{n}")) for n in (1, 2, 3)]
-        guard = await stack.enter_async_context(Peer(host="127.0.0.4"))
+        peers = [Peer(host=f"127.0.0.{n}", port=free_port()) for n in (1, 2, 3, 4)]
+        *hosts, guard = [await stack.enter_async_context(peer) for peer in peers]
         ids = [[f"cell-{host.host[-1]}-{n}" for n in range(cells)] for host in hosts]
         routes = [
             route
