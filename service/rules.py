@@ -121,7 +121,7 @@ GATE: tuple[Rule[Facts], ...] = (
         "gate.own_network",
         lambda facts: facts.circumstances.egress_up is False and facts.seen in (Seen.NO_HTTP, Seen.TIMEOUT),
         Status.OWN_NETWORK,
-        "Neither the route nor our own egress check answered (without one: no host of ours): "
+        "Neither the route nor our own egress check, where there is one, nor any other host of ours answered: "
         "the fault may be our network's.",
     ),
     Rule(

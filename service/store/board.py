@@ -14,7 +14,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.model import Snapshot
 
 REFRESH_S = 1.0
-PATIENCE_S = 2.0  # of a reader who has an older snapshot to be served from
+PATIENCE_S = 2.0
+"""Of a reader who can be served from a snapshot that is nearly new, or from the best that there is."""
+LONGER_PATIENCE_S = 5.0
+"""Of one who would be told by an old snapshot that the database can't be reached, when it is only slow."""
+NEARLY_NEW_S = 10.0
 QUERY_LIMIT_S = 10.0
 
 
@@ -56,11 +60,12 @@ class Board:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def view(self) -> View:
-        """The newest view that can be had within 2 s, never older than 1 s while the database answers."""
+        """The newest view that can be had within 2 s, or 5 s where nobody has looked for a while; never older than 1 s
+        while the database answers."""
         if self._refreshing is None and self._is_due():
             self._refreshing = asyncio.create_task(self._refresh())
         if self._refreshing is not None:
-            done, _ = await asyncio.wait({self._refreshing}, timeout=PATIENCE_S)
+            done, _ = await asyncio.wait({self._refreshing}, timeout=self._patience())
             for task in done:
                 task.result()
             if not done:
@@ -85,6 +90,10 @@ class Board:
             return View(now, Snapshot(now, ()), 0.0, False)
         age = self._monotonic() - self._taken_at
         return View(self._snapshot.now + timedelta(seconds=age), self._snapshot, age, self._up)
+
+    def _patience(self) -> float:
+        old = self._monotonic() - self._taken_at > NEARLY_NEW_S
+        return LONGER_PATIENCE_S if self._snapshot is None or (old and self._up) else PATIENCE_S
 
     def _is_due(self) -> bool:
         return self._tried_at is None or self._monotonic() - self._tried_at >= REFRESH_S

@@ -312,6 +312,121 @@ class TestSync:
         assert {row.cell.route_id for row in (await world.store.snapshot()).cells} == {"beta"}
 
 
+class TestForgotten:
+    """What was taken out of the configuration more than 400 days ago."""
+
+    KEPT = timedelta(days=400)
+
+    async def rest(self, world: World, **of: timedelta) -> None:
+        """Have these routes rest for that long."""
+        for route_id, length in of.items():
+            await world.sql(
+                "UPDATE cells SET rests_since = now() - :length WHERE route_id = :route", length=length, route=route_id
+            )
+
+    async def left(self, world: World) -> dict[str, list[str]]:
+        names = {
+            "routes": "SELECT id FROM routes ORDER BY 1",
+            "cells": "SELECT route_id FROM cells ORDER BY 1",
+            "schedule": "SELECT route_id FROM schedule JOIN cells ON cells.id = cell_id ORDER BY 1",
+            "latest": "SELECT route_id FROM latest JOIN cells ON cells.id = cell_id ORDER BY 1",
+        }
+        return {name: [row[0] for row in await world.sql(statement)] for name, statement in names.items()}
+
+    async def test_a_cell_goes_four_hundred_days_after_it_was_taken_out_and_its_route_with_the_last_one(
+        self, world: World
+    ) -> None:
+        await world.sync(cell("gone"), cell("resting"), cell("cut"), cell("cut", contract="agent_turn"), cell("on"))
+        await world.sync(cell("on"), cell("cut"))
+        await self.rest(world, gone=self.KEPT + MINUTE, resting=self.KEPT - MINUTE)
+        await world.sql("UPDATE cells SET rests_since = now() - interval '401 days' WHERE contract = 'agent_turn'")
+        await world.store.forget(self.KEPT)
+        kept = ["cut", "on", "resting"]
+        assert await self.left(world) == dict.fromkeys(("routes", "cells", "schedule", "latest"), kept)
+
+    async def test_the_time_counts_from_the_last_time_that_it_was_taken_out(self, world: World) -> None:
+        await world.sync(cell())
+        result = await world.ask()
+        await world.sync()
+        await self.rest(world, alpha=self.KEPT - MINUTE)
+        await world.sync(cell())
+        assert await world.value("SELECT rests_since FROM cells") is None
+        assert (await world.row()).last_proven_at == result.observed_at
+        await world.sync()
+        assert await world.value("SELECT now() - rests_since FROM cells") < MINUTE
+        await world.sync()
+        await self.rest(world, alpha=self.KEPT - MINUTE)
+        await world.sync()  # it rests on
+        await world.store.forget(self.KEPT)
+        assert await world.value("SELECT count(*) FROM cells") == 1
+        await self.rest(world, alpha=self.KEPT + MINUTE)
+        await world.store.forget(self.KEPT)
+        assert await world.value("SELECT count(*) FROM cells") == 0
+        await world.sync(cell())
+        assert (await world.row()).last_proven_at is None
+
+    async def test_what_an_earlier_release_took_out_rests_since_it_is_noticed(self, world: World) -> None:
+        await world.sync(cell(), cell("beta"))
+        await world.sync(cell("beta"))
+        await world.sql("UPDATE cells SET rests_since = NULL")
+        await world.store.forget(self.KEPT)
+        assert await world.sql("SELECT route_id, now() - rests_since < '1 minute' FROM cells ORDER BY 1") == [
+            ("alpha", True),
+            ("beta", None),
+        ]
+
+    async def test_what_an_earlier_release_took_up_again_stays(self, world: World) -> None:
+        await world.sync(cell())
+        await self.rest(world, alpha=self.KEPT + MINUTE)
+        await world.store.forget(self.KEPT)
+        assert (await world.row()).cell == cell()
+        await world.sync(cell())
+        assert await world.value("SELECT rests_since FROM cells") is None
+
+    async def test_a_cell_that_comes_back_at_that_moment_stays(self, world: World, engine: AsyncEngine) -> None:
+        await world.sync(cell())
+        await world.sync()
+        await self.rest(world, alpha=self.KEPT + MINUTE)
+        async with engine.begin() as loading:
+            await cells.sync(loading, HERE, HASH, [route()], [cell()])
+            forgetting = asyncio.create_task(world.store.forget(self.KEPT))
+            done, _ = await asyncio.wait({forgetting}, timeout=0.1)
+            assert not done  # it waits for its turn
+        await forgetting
+        assert (await world.row()).cell == cell()
+        assert [claim.route_id for claim in await world.claim()] == ["alpha"]
+
+    async def test_a_cell_that_comes_back_a_moment_later_is_new(self, world: World, engine: AsyncEngine) -> None:
+        await world.sync(cell())
+        await world.sync()
+        await self.rest(world, alpha=self.KEPT + MINUTE)
+        async with engine.begin() as forgetting:
+            await cells.forget(forgetting, datetime.now(UTC) - self.KEPT)
+            loading = asyncio.create_task(world.sync(cell()))
+            done, _ = await asyncio.wait({loading}, timeout=0.1)
+            assert not done
+        await loading
+        assert (await world.row()).cell == cell()
+
+    async def test_a_route_that_another_location_takes_up_stays(self, world: World, engine: AsyncEngine) -> None:
+        await world.sync(cell())
+        await world.sync()
+        await self.rest(world, alpha=self.KEPT + MINUTE)
+        async with engine.begin() as loading:
+            await cells.sync(loading, "there", HASH, [route()], [cell(location="there")])
+            await world.store.forget(self.KEPT)
+        assert [row.cell.location for row in (await world.store.snapshot()).cells] == ["there"]
+
+    async def test_any_number_of_processes_may_forget_at_once(self, world: World) -> None:
+        for location in ("one", "two"):
+            names = [f"r{number}" for number in range(20)]
+            await world.sync(*(cell(name, location=location) for name in names), location=location)
+            await world.sync(location=location)
+        await self.rest(world, **dict.fromkeys(names, self.KEPT + MINUTE))
+        await asyncio.gather(*(world.store.forget(self.KEPT) for _ in range(4)))
+        assert not any((await self.left(world)).values())
+
+
 class TestClaims:
     async def test_concurrent_claimers_never_get_the_same_cell(self, world: World) -> None:
         await world.sync(*(cell(f"r{number}") for number in range(60)))
@@ -449,6 +564,7 @@ class TestSchedule:
         self, world: World, wait_s: float, least_s: float, most_s: float
     ) -> None:
         await world.sync(cell())
+        before = await world.value("SELECT now()")
         await world.ask(Status.RATE_LIMITED, retry_after_s=wait_s)
         seconds = await world.store.seconds_to_next_due(HERE, HASH)
         assert seconds is not None
@@ -680,6 +796,30 @@ class TestBoard:
 
         view = await Board(Never()).view()
         assert (view.snapshot.cells, view.age_s, view.database_up) == ((), 0.0, False)
+
+    async def test_who_looks_first_or_first_for_a_while_waits_longer_for_a_slow_database(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock, slow = [0.0], [True]
+
+        class Slow:
+            async def snapshot(self) -> Snapshot:
+                if slow[0]:
+                    await asyncio.sleep(0.01)
+                return Snapshot(datetime.now(UTC), ())
+
+        monkeypatch.setattr("service.store.board.PATIENCE_S", 0.0)
+        board = Board(Slow(), lambda: clock[0])
+        assert (await board.view()).database_up
+        clock[0] += 600
+        assert (await board.view()).age_s == 0
+        clock[0] += 5
+        view = await board.view()
+        assert (view.database_up, view.age_s) == (False, 5)
+        clock[0] += 600
+        view = await board.view()  # it was away the last time as well
+        assert (view.database_up, view.age_s) == (False, 605)
+        await board.close()
 
     async def test_a_query_that_hangs_doesnt_hold_up_the_page(
         self, world: World, monkeypatch: pytest.MonkeyPatch
