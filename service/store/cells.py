@@ -18,9 +18,12 @@ from sqlalchemy import (
     ColumnElement,
     Row,
     TableValuedAlias,
+    and_,
     any_,
     case,
     column,
+    delete,
+    exists,
     func,
     literal,
     or_,
@@ -54,7 +57,7 @@ async def sync(
     """
     if any(cell.location != location for cell in wanted):
         raise ValueError(f"a cell of another location than {location}")
-    await connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"sync {location}", 0))))
+    await _take_turns(connection, location)
     await claims.activate(connection, location, config_hash)
     await limits.put(connection, location, limited)
     await _put_routes(connection, route_rows)
@@ -64,7 +67,7 @@ async def sync(
     keyed = {(cell.route_id, cell.contract): cell for cell in wanted}
 
     gone = [row.id for key, row in present.items() if row.active and key not in keyed]
-    await connection.execute(update(cells).where(_among(cells.c.id, gone)).values(active=False))
+    await connection.execute(update(cells).where(_among(cells.c.id, gone)).values(active=False, rests_since=now))
 
     old = [(present[key], cell) for key, cell in keyed.items() if key in present]
     await _hold(connection, [row.id for row, cell in old if _is_scheduled_anew(row, cell)])
@@ -82,6 +85,31 @@ async def sync(
     changed = [row.id for row, cell in running if row.fingerprint != cell.fingerprint]
     await connection.execute(update(schedule).where(_among(schedule.c.cell_id, changed)).values(next_due_at=now))
     await claims.resume(connection, location)
+
+
+async def forget(connection: AsyncConnection, before: datetime) -> None:
+    """Delete what was taken out of the configuration earlier: cells, and routes that have none."""
+    resting = and_(~cells.c.active, cells.c.rests_since < before)
+    locations = (await connection.scalars(select(cells.c.location).where(resting).distinct())).all()
+    for location in sorted(locations):
+        await _take_turns(connection, location)
+    gone = select(cells.c.id).where(resting, cells.c.location.in_(locations)).scalar_subquery()
+    for owned in (schedule.c.cell_id, latest.c.cell_id, cells.c.id):
+        await connection.execute(delete(owned.table).where(owned.in_(gone)))
+    # A cell is written after its route, in one transaction: what has none once it is locked gets none.
+    without = ~exists().where(cells.c.route_id == routes.c.id)
+    ids = (await connection.scalars(select(routes.c.id).where(without).with_for_update(skip_locked=True))).all()
+    await connection.execute(delete(routes).where(routes.c.id.in_(ids), without))
+
+
+async def note_rest(connection: AsyncConnection, now: datetime) -> None:
+    """Of cells that a release put to rest which didn't write down when: they rest since now."""
+    resting = and_(~cells.c.active, cells.c.rests_since.is_(None))
+    await connection.execute(update(cells).where(resting).values(rests_since=now))
+
+
+async def _take_turns(connection: AsyncConnection, location: str) -> None:
+    await connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"sync {location}", 0))))
 
 
 def _first_starts(
@@ -208,9 +236,9 @@ _PLAIN = ("required", "fingerprint", "provider", "host", "credential", "max_requ
 
 def _values(cell: Cell) -> dict[str, Any]:
     durations = {f"{name}_s": getattr(cell, name).total_seconds() for name in _DURATIONS}
-    return {**{name: getattr(cell, name) for name in _PLAIN}, **durations, "active": True}
+    return {**{name: getattr(cell, name) for name in _PLAIN}, **durations, "active": True, "rests_since": None}
 
 
 def _values_of(row: Row[Any]) -> dict[str, Any]:
-    names = (*_PLAIN, *(f"{name}_s" for name in _DURATIONS), "active")
+    names = (*_PLAIN, *(f"{name}_s" for name in _DURATIONS), "active", "rests_since")
     return {name: row._mapping[name] for name in names}

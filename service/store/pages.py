@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, select, text
+from sqlalchemy import Row, TextClause, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import LATENCY_BOUNDS_S, Outcome, Span, StoredVerdict
-from service.store.rollup import HOUR
+from service.store.rollup import DAY, HOUR, added, day_of
 from service.store.rows import stored_verdict
 from service.store.tables import OUTCOMES, verdicts
 
@@ -36,16 +36,18 @@ async def spans(
     """The verdicts of one contract of a route from `since` until `until`, over all locations, by spans of `width` that
     begin at `since`; spans without any are left out.
 
-    Whole hours are read from the hourly sums, and reach back as far as these; anything else from the verdicts.
+    Whole hours are read from the sums, those of days where spans are of whole days, and reach back as far as these;
+    anything else from the verdicts.
     """
-    whole_hours = width % HOUR == timedelta(0)
     asked = {"route": route_id, "contract": contract, "since": since, "until": until, "width": width}
-    if whole_hours:
-        return [_of_hours(row._mapping) for row in await connection.execute(_FROM_HOURS, asked)]
+    if width % DAY == timedelta(0) and since == day_of(since.astimezone(UTC)):
+        return [_of_sums(row._mapping) for row in await connection.execute(_FROM_DAYS, asked)]
+    if width % HOUR == timedelta(0):
+        return [_of_sums(row._mapping) for row in await connection.execute(_FROM_HOURS, asked)]
     return _of_verdicts((await connection.execute(_FROM_VERDICTS, asked)).all())
 
 
-def _of_hours(row: Mapping[Any, Any]) -> Span:
+def _of_sums(row: Mapping[Any, Any]) -> Span:
     return Span(
         start=row["start"],
         counts={outcome: row[outcome.value] for outcome in Outcome},
@@ -78,10 +80,6 @@ def _bucket(column: str) -> str:
     return f"width_bucket(-{column}, ARRAY[{', '.join(f'-{bound}' for bound in reversed(LATENCY_BOUNDS_S))}]::float8[])"
 
 
-def _added(column: str) -> str:
-    return f"ARRAY[{', '.join(f'sum({column}[{n}])' for n in range(1, _BUCKETS + 1))}]::bigint[]"
-
-
 # Cell by cell, so that the index is used, and with the times named, so that only the days in question are looked into.
 _FROM_VERDICTS = text(
     f"""
@@ -96,15 +94,32 @@ _FROM_VERDICTS = text(
     GROUP BY 1, 2, 3, 4 ORDER BY 1
     """  # noqa: S608 - of our own words
 )
-_FROM_HOURS = text(
+_SUMMED = ", ".join((*OUTCOMES, "first_token", "duration"))
+
+
+def _from_sums(sums: str) -> TextClause:
+    return text(
+        f"""
+        SELECT date_bin(:width, at, :since) AS start, {", ".join(f"sum({name})::int AS {name}" for name in OUTCOMES)},
+               {added("first_token")} AS first_token, {added("duration")} AS duration
+        FROM cells c CROSS JOIN LATERAL ({sums} OFFSET 0) summed
+        WHERE c.route_id = :route AND c.contract = :contract
+        GROUP BY 1 ORDER BY 1
+        """  # noqa: S608 - of our own words
+    )
+
+
+_FROM_HOURS = _from_sums(
     f"""
-    SELECT date_bin(:width, hour, :since) AS start, {", ".join(f"sum({name})::bigint AS {name}" for name in OUTCOMES)},
-           {_added("first_token")} AS first_token, {_added("duration")} AS duration
-    FROM cells c CROSS JOIN LATERAL (
-      SELECT * FROM hourly h WHERE h.cell_id = c.id AND h.hour >= :since AND h.hour < :until
-      OFFSET 0
-    ) summed
-    WHERE c.route_id = :route AND c.contract = :contract
-    GROUP BY 1 ORDER BY 1
+    SELECT hour AS at, {_SUMMED} FROM hourly h WHERE h.cell_id = c.id AND h.hour >= :since AND h.hour < :until
+    """  # noqa: S608 - of our own words
+)
+# Days are summed up one after the other: those after the last one are read by the hour.
+_FROM_DAYS = _from_sums(
+    f"""
+    SELECT day AS at, {_SUMMED} FROM daily d WHERE d.cell_id = c.id AND d.day >= :since AND d.day < :until
+    UNION ALL
+    SELECT hour, {_SUMMED} FROM hourly h WHERE h.cell_id = c.id AND h.hour < :until
+      AND h.hour >= greatest(:since, (SELECT max(day) + interval '24 hours' FROM daily))
     """  # noqa: S608 - of our own words
 )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, Select, and_, any_, func, or_, select, update
+from sqlalchemy import Row, Select, and_, any_, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -62,6 +62,11 @@ async def end(connection: AsyncConnection, id: UUID) -> Pause | None:
             .values(next_due_at=func.least(schedule.c.next_due_at, _now + RESUME_WITHIN * func.random()))
         )
     return _pause(row)
+
+
+async def forget(connection: AsyncConnection, before: datetime) -> None:
+    """Delete those that ended earlier."""
+    await connection.execute(delete(table).where(table.c.until < before))
 
 
 async def stopped(connection: AsyncConnection, cell_ids: Sequence[int]) -> dict[int, datetime]:

@@ -1,5 +1,6 @@
-"""Verdicts summed up by the hour. An hour is summed up once it is over, and once more when a verdict for it comes late;
-the hour that runs is summed up again and again."""
+"""Verdicts summed up by the hour, and hours by the day. An hour is summed up once it is over, and once more when a
+verdict for it comes late; the hour that runs is summed up again and again. A day is summed up once it is over, and once
+more when one of its hours was."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import and_, delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import LATENCY_BOUNDS_S, Hour, Outcome
-from service.store.tables import OUTCOMES, cells, hourly, hours, verdicts
+from service.store.tables import OUTCOMES, cells, daily, hourly, hours, verdicts
 
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 PATIENCE = "60s"
 GRACE = timedelta(minutes=2)
 """An hour isn't done before: saves that began in it may still come to their end."""
@@ -23,6 +25,10 @@ _LOCK = 7_066_113_407
 
 def hour_of(moment: datetime) -> datetime:
     return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def day_of(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 async def note_late(connection: AsyncConnection, observed: Sequence[datetime], now: datetime) -> None:
@@ -51,8 +57,7 @@ async def outstanding(connection: AsyncConnection, now: datetime) -> list[dateti
 async def roll(connection: AsyncConnection, hour: datetime, now: datetime) -> int:
     """Sum up one hour anew; the number of cells whose sums were written. Replicas take turns. A sum never shrinks: the
     verdicts that it counts may be gone when a late one comes."""
-    await connection.execute(text(f"SET LOCAL statement_timeout = '{PATIENCE}'"))
-    await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    await _take_turns(connection)
     if hour + HOUR + GRACE <= now:
         # Marked before it is read: a verdict that comes meanwhile marks it back, and waits for nobody.
         put = insert(hours).values(hour=hour, rolled_at=now)
@@ -63,10 +68,39 @@ async def roll(connection: AsyncConnection, hour: datetime, now: datetime) -> in
     return rolled.rowcount
 
 
+async def outstanding_days(connection: AsyncConnection, now: datetime) -> list[datetime]:
+    """The days to sum up, oldest first: those that are over and have an hour that was summed up since."""
+    found = await connection.scalars(
+        select(hours.c.hour).where(_IS_NEW, hours.c.hour < day_of(now - GRACE)).order_by(hours.c.hour)
+    )
+    return list(dict.fromkeys(map(day_of, found)))
+
+
+async def roll_day(connection: AsyncConnection, day: datetime) -> int:
+    """Sum up one day anew; the number of cells whose sums were written. Replicas take turns. A sum never shrinks: some
+    of its hours may be forgotten."""
+    await _take_turns(connection)
+    rolled = await connection.execute(_ROLL_DAY, {"from": day, "to": day + DAY})
+    within = and_(hours.c.hour >= day, hours.c.hour < day + DAY, _IS_NEW)
+    # A release that doesn't know of days sums hours up as well: what it sums up after this differs in its time.
+    await connection.execute(update(hours).where(within).values(added_at=hours.c.rolled_at))
+    return rolled.rowcount
+
+
+_IS_NEW = and_(hours.c.rolled_at.is_not(None), hours.c.rolled_at.is_distinct_from(hours.c.added_at))
+
+
+async def _take_turns(connection: AsyncConnection) -> None:
+    await connection.execute(text(f"SET LOCAL statement_timeout = '{PATIENCE}'"))
+    await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
 async def forget(connection: AsyncConnection, before: datetime) -> None:
-    """Delete the sums of earlier hours."""
+    """Delete the sums of earlier hours and days."""
+    await connection.execute(text(f"SET LOCAL statement_timeout = '{PATIENCE}'"))
     await connection.execute(delete(hourly).where(hourly.c.hour < before))
     await connection.execute(delete(hours).where(hours.c.hour < before))
+    await connection.execute(delete(daily).where(daily.c.day < day_of(before)))
 
 
 async def of_route(connection: AsyncConnection, route_id: str, since: datetime, until: datetime) -> list[Hour]:
@@ -117,6 +151,15 @@ def _buckets(column: str) -> str:
     return f"ARRAY[{', '.join(parts)}]::int[]"
 
 
+def added(column: str) -> str:
+    """The sum of a column of buckets, in SQL."""
+    return f"ARRAY[{', '.join(f'sum({column}[{n}])' for n in range(1, len(LATENCY_BOUNDS_S) + 2))}]::int[]"
+
+
+def _never_shrinks(table: str) -> str:
+    return f"{' + '.join(f'excluded.{n}' for n in OUTCOMES)} >= {' + '.join(f'{table}.{n}' for n in OUTCOMES)}"
+
+
 _SUMS = (*OUTCOMES, "statuses", "requests", "tokens_in", "tokens_out", "first_token", "duration")
 _ROLL = text(
     f"""
@@ -131,6 +174,16 @@ _ROLL = text(
     WHERE v.observed_at >= :from AND v.observed_at < :to
     GROUP BY v.cell_id
     ON CONFLICT (cell_id, hour) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _SUMS)}
-    WHERE {" + ".join(f"excluded.{name}" for name in OUTCOMES)} >= {" + ".join(f"hourly.{name}" for name in OUTCOMES)}
+    WHERE {_never_shrinks("hourly")}
+    """  # noqa: S608 - of our own words
+)
+_OF_DAYS = (*OUTCOMES, "first_token", "duration")
+_ROLL_DAY = text(
+    f"""
+    INSERT INTO daily (cell_id, day, {", ".join(_OF_DAYS)})
+    SELECT cell_id, :from, {", ".join(f"sum({name})" for name in OUTCOMES)}, {added("first_token")}, {added("duration")}
+    FROM hourly WHERE hour >= :from AND hour < :to GROUP BY cell_id
+    ON CONFLICT (cell_id, day) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _OF_DAYS)}
+    WHERE {_never_shrinks("daily")}
     """  # noqa: S608 - of our own words
 )

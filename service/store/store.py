@@ -264,12 +264,17 @@ class Store:
             return await pauses.end(connection, id)
 
     async def roll_up(self) -> int:
-        """Sum up the hours that need it, one transaction each; the number of hours."""
+        """Sum up the hours and days that need it, one transaction each; the number of hours."""
         async with self._engine.begin() as connection:
             wanted = await rollup.outstanding(connection, await partitions.clock(connection))
         for hour in wanted:
             async with self._engine.begin() as connection:
                 await rollup.roll(connection, hour, await partitions.clock(connection))
+        async with self._engine.begin() as connection:
+            days = await rollup.outstanding_days(connection, await partitions.clock(connection))
+        for day in days:
+            async with self._engine.begin() as connection:
+                await rollup.roll_day(connection, day)
         return len(wanted)
 
     async def ensure_partitions(self, days_back: int = 1, days_ahead: int = 7) -> None:
@@ -304,14 +309,17 @@ class Store:
         return gone
 
     async def forget(self, older_than: timedelta) -> int:
-        """Delete transitions, sums and spends of before `older_than` ago, and silent processes; the number of
-        transitions that went."""
+        """Delete transitions, sums, spends, pauses that ended, and cells and routes that were taken out of the
+        configuration, all of before `older_than` ago, and silent processes; the number of transitions that went."""
         async with self._engine.begin() as connection:
             now = await partitions.clock(connection)
             before = now - older_than
             await rollup.forget(connection, before)
             await spends.forget(connection, before.date())
+            await pauses.forget(connection, before)
             await probers.forget(connection, now - _SILENT_FOR)
+            await cells.note_rest(connection, now)
+            await cells.forget(connection, before)
             return await transitions.forget(connection, before)
 
     async def forget_debits(self) -> None:

@@ -1,7 +1,7 @@
 """The tables. `schedule` stands apart from everything wide because it is written at every claim; `latest` is one
 row a cell and what every page, scrape and gate reads; `verdicts` is history, append-only, one partition a day;
 `transitions` are the moments at which a state changed, and outlive the verdicts that they name; `hourly` sums verdicts
-up, and `hours` says which hours are done.
+up and `daily` the hours of days that are over, and `hours` says which hours are done.
 
 `limits` are what is configured, `debits` what each probe takes of them; `waits` are what providers asked for; `spends`
 is what a route used up on a UTC day. `configurations` names the active one of each location, `probers` the processes.
@@ -106,6 +106,7 @@ cells = Table(
     Column("credential", Text, nullable=False, server_default=""),
     Column("max_requests", Integer, nullable=False, server_default=text("1")),
     Column("route_interval_s", Double, nullable=False, server_default=text("0")),
+    Column("rests_since", Moment),  # when it was taken out of the configuration; null while it is active
     UniqueConstraint("route_id", "contract", "location"),
 )
 
@@ -213,7 +214,19 @@ hours = Table(
     metadata,
     Column("hour", Moment, primary_key=True),
     Column("rolled_at", Moment),  # null: to be summed up, or once more
+    Column("added_at", Moment),  # the `rolled_at` with which it went into its day
 )
+
+daily = Table(
+    "daily",
+    metadata,
+    Column("cell_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("day", Moment, primary_key=True),
+    *(Column(outcome, Integer, nullable=False) for outcome in OUTCOMES),
+    Column("first_token", ARRAY(Integer), nullable=False),
+    Column("duration", ARRAY(Integer), nullable=False),
+)
+Index(None, daily.c.day)
 
 limits = Table(
     "limits",

@@ -50,6 +50,18 @@ async def test_a_pause_is_read_back_until_it_is_over(world: World) -> None:
     assert [one.id for one in await world.store.pauses(ended=True)] == [short.id]
 
 
+async def test_one_that_ended_long_ago_is_forgotten(world: World) -> None:
+    await world.store.pause(PauseScope.ROUTE, "alpha", 60, False, "short", "me")
+    on = await world.store.pause(PauseScope.ROUTE, "alpha", 402 * 86400, False, "long", "me")
+    await world.pass_time(timedelta(days=400, seconds=59))
+    await world.store.forget(timedelta(days=400))
+    assert len(await world.store.pauses(ended=True)) == 1
+    await world.pass_time(timedelta(seconds=2))
+    await world.store.forget(timedelta(days=400))
+    assert await world.store.pauses(ended=True) == []
+    assert [one.id for one in await world.store.pauses()] == [on.id]
+
+
 async def test_one_can_be_ended_once(world: World) -> None:
     one = await pause(world)
     ended = await world.store.end_pause(one.id)

@@ -155,6 +155,82 @@ async def test_a_sum_outlives_its_verdicts_and_a_late_one_does_not_shrink_it(wor
     assert (await counts(world))[72] == 3
 
 
+class TestDays:
+    async def days(self, world: World) -> dict[int, int]:
+        """Verdicts by days ago."""
+        today = await self.today(world)
+        found = await world.sql("SELECT day, sum(proven)::int FROM daily GROUP BY day")
+        return {(today - day) // DAY: number for day, number in found}
+
+    async def today(self, world: World) -> datetime:
+        return rollup.day_of(await this_hour(world))
+
+    async def test_a_day_is_summed_up_once_it_is_over(self, world: World) -> None:
+        day = await self.today(world) - 3 * DAY
+        for at in (day, day + DAY - timedelta(microseconds=1), day + DAY, await this_hour(world)):
+            await ask_at(world, at)
+        await world.store.roll_up()
+        assert await self.days(world) == {3: 2, 2: 1}
+
+    async def test_it_is_over_only_when_its_last_hour_is(self, world: World, engine: AsyncEngine) -> None:
+        day = await self.today(world) - 3 * DAY
+        await ask_at(world, day)
+        async with engine.begin() as connection:
+            await rollup.roll(connection, day, day + DAY)
+            assert await rollup.outstanding_days(connection, day + DAY + rollup.GRACE - MINUTE) == []
+            assert await rollup.outstanding_days(connection, day + DAY + rollup.GRACE) == [day]
+
+    async def test_a_late_verdict_has_its_day_summed_up_once_more(self, world: World, engine: AsyncEngine) -> None:
+        day = await self.today(world) - 2 * DAY
+        await ask_at(world, day)
+        await world.store.roll_up()
+        await ask_at(world, day + 5 * HOUR)
+        async with engine.begin() as connection:
+            assert await rollup.outstanding_days(connection, datetime.now(UTC)) == []  # its hour comes first
+        await world.store.roll_up()
+        assert (await self.days(world))[2] == 2
+        async with engine.begin() as connection:
+            assert await rollup.outstanding_days(connection, datetime.now(UTC)) == []
+
+    async def test_hours_that_a_release_without_days_summed_up_are_noticed(self, world: World) -> None:
+        day = await self.today(world) - 2 * DAY
+        await ask_at(world, day)
+        await world.store.roll_up()
+        await world.sql("UPDATE hourly SET proven = 7")
+        await world.store.roll_up()
+        assert (await self.days(world))[2] == 1
+        await world.sql("UPDATE hours SET rolled_at = now() WHERE hour = :day", day=day)
+        await world.store.roll_up()
+        assert (await self.days(world))[2] == 7
+
+    async def test_a_day_whose_hours_are_forgotten_in_part_does_not_shrink(self, world: World) -> None:
+        day = await self.today(world) - 2 * DAY
+        for hour in (3, 4, 5):
+            await ask_at(world, day + hour * HOUR)
+        await world.store.roll_up()
+        await world.sql("DELETE FROM hourly WHERE hour < :at", at=day + 5 * HOUR)
+        await ask_at(world, day + 6 * HOUR)
+        await world.store.roll_up()
+        assert (await self.days(world))[2] == 3
+
+    async def test_days_are_kept_for_four_hundred(self, world: World) -> None:
+        today = await self.today(world)
+        await world.sql("INSERT INTO hours VALUES (:hour, now())", hour=await this_hour(world) - HOUR)
+        for ago in (399, 400, 401):
+            await ask_at(world, today - ago * DAY)
+        await world.store.roll_up()
+        assert set(await self.days(world)) == {399, 400, 401}
+        await world.store.forget(timedelta(days=400))
+        assert set(await self.days(world)) == {399, 400}
+
+    async def test_replicas_take_turns(self, world: World) -> None:
+        today = await self.today(world)
+        for ago in (4, 3, 2):
+            await ask_at(world, today - ago * DAY)
+        await asyncio.gather(*(world.store.roll_up() for _ in range(3)))
+        assert await self.days(world) == {4: 1, 3: 1, 2: 1}
+
+
 async def test_the_share_of_proven_verdicts_counts_required_contracts_and_no_unproven_ones(world: World) -> None:
     await world.sync(cell(), cell(contract="missing_tool_results", required=False), cell("beta"))
     hour = await this_hour(world) - 2 * HOUR

@@ -17,7 +17,7 @@ _NOTHING = (0,) * (len(LATENCY_BOUNDS_S) + 1)
 
 @dataclass(frozen=True)
 class Window:
-    """A length of time to look back. `width` is that of a slot: of whole hours it is read from sums."""
+    """A length of time to look back. `width` is that of a slot: of whole hours or days it is read from sums."""
 
     word: str
     words: str
@@ -37,7 +37,7 @@ WINDOWS: Mapping[str, Window] = {
         Window("24h", "24 hours", timedelta(minutes=16)),
         Window("7d", "7 days", timedelta(hours=2)),
         Window("30d", "30 days", timedelta(hours=8)),
-        Window("400d", "400 days", timedelta(hours=107)),
+        Window("360d", "360 days", timedelta(days=4)),
     )
 }
 WINDOW = "24h"
