@@ -139,7 +139,7 @@ class TestShares:
         signs = [sign(), sign()]
         await self.fleet(world, 1, *signs)
         askers = set()
-        for _ in range(64):
+        for _ in range(24):
             await self.due(world, 0.1)
             for one in signs:
                 for claim in await world.store.claim(HERE, HASH, 1, one.id):
