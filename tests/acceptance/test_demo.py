@@ -9,7 +9,6 @@ import signal
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -58,10 +57,6 @@ def story_of(page: str) -> dict[str, tuple[str, str]]:
         assert words
         found[html.unescape(name[1])] = (html.unescape(state[1]), html.unescape(words[1]))
     return found
-
-
-def test_all_have_been_asked_within_ten_seconds() -> None:
-    assert timedelta(seconds=10) > show.INTERVAL * show.SELDOM
 
 
 async def test_the_page_tells_every_outcome_and_ctrl_c_leaves_nothing(folder: Path) -> None:
