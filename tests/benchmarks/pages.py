@@ -2,8 +2,9 @@
 
 The overview is asked for as a browser does, over the whole application, with a new snapshot each time (`new`) and with
 one whose states are derived already (`known`). The page of a route is asked for over a database that holds so many raw
-verdicts of it over thirty days, and 400 days of hourly sums; `--plans` prints how the database finds them. A busy
-machine makes all but the CPU time worse: run it alone.
+verdicts over thirty days, of as many routes as that takes at a minute's interval, and 400 days of sums; they lie in it in
+the order of time, as they come. `--plans` prints how the database finds them. Ten million verdicts take 20 GB for a
+while. A busy machine makes all but the CPU time worse: run it alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -128,7 +129,8 @@ async def overview(number: int, rounds: int) -> None:
             print(f"overview of {number} cells, {path}: {said}; {results['new'][0].size // 1024} KiB of HTML")
 
 
-VERDICTS_OF_A_ROUTE = """
+DAYS_OF_VERDICTS, DAYS_OF_SUMS = 30, 400
+VERDICTS_OF_A_DAY = """
     INSERT INTO verdicts (id, cell_id, route_id, contract, location, status, outcome, rule_id, quirks, served_model,
                           detail, requests, started_at, observed_at, duration_s, time_to_first_token_s, tokens_in,
                           tokens_out, rungs, facts, fingerprint, ruleset)
@@ -137,49 +139,73 @@ VERDICTS_OF_A_ROUTE = """
            jsonb_build_array(jsonb_build_object('rung', 'forced', 'shape', 'tools, choice forced', 'ended', 'complete',
              'read', 'call', 'status', 200, 'detail', '', 'duration_s', 1.4)),
            jsonb_build_object('exchanges', jsonb_build_array(jsonb_build_object('ask', repeat('fact ', 200)))), 'f1', 7
-    FROM cells c CROSS JOIN generate_series(1, :each) n
-    CROSS JOIN LATERAL (SELECT now() - interval '30 days' * n / :each AS at) w
+    FROM (
+      SELECT c.*, at, (extract(epoch FROM at) / 60)::int AS n
+      FROM cells c CROSS JOIN generate_series(CAST(:day AS timestamptz), :day + interval '86399 s', '1 minute') at
+      WHERE at < now() ORDER BY at, c.id
+    ) c
     CROSS JOIN LATERAL (SELECT CASE WHEN n % 50 = 0 THEN 'timeout' ELSE 'tools_supported' END AS status,
                                CASE WHEN n % 50 = 0 THEN 'unavailable' ELSE 'proven' END AS outcome) k
 """
-HOURS_OF_A_ROUTE = """
+SUMS = """
     INSERT INTO hourly (cell_id, hour, proven, violated, blocked, unavailable, unproven, statuses, requests, tokens_in,
                         tokens_out, first_token, duration)
-    SELECT c.id, date_trunc('hour', now()) - n * interval '1 hour', 58, 0, 0, 2, 0, '{"tools_supported": 58}', 60, 2400,
-           720, ARRAY[0, 20, 30, 10, 0, 0, 0, 0, 0, 0, 0, 0], ARRAY[0, 0, 0, 30, 30, 0, 0, 0, 0, 0, 0, 0]
-    FROM cells c CROSS JOIN generate_series(0, 400 * 24) n
+    SELECT c.id, hour, 58, 0, 0, 2, 0, '{"tools_supported": 58}', 60, 2400, 720,
+           ARRAY[0, 20, 30, 10, 0, 0, 0, 0, 0, 0, 0, 0], ARRAY[0, 0, 0, 30, 30, 0, 0, 0, 0, 0, 0, 0]
+    FROM cells c CROSS JOIN hours ORDER BY hour, c.id
 """
-CHANGES_OF_A_ROUTE = """
+HOURS = """
+    INSERT INTO hours (hour, rolled_at)
+    SELECT date_trunc('hour', now()) - n * interval '1 hour', now() FROM generate_series(1, :days * 24) n
+"""
+CHANGES = """
     INSERT INTO transitions (cell_id, at, kind, from_status, to_status, to_verdict, changed)
     SELECT c.id, now() - n * interval '1 hour', 'recovery', 'timeout', 'tools_supported', gen_random_uuid(), '{}'
-    FROM cells c CROSS JOIN generate_series(1, 2000) n
+    FROM cells c CROSS JOIN generate_series(1, 2000) n ORDER BY n DESC, c.id
 """
+LOCATIONS = ("eu", "us")
 BENCHED = tuple(
     Cell("alpha", contract, location, contract in CONTRACTS[:2], "f1", MINUTE, 3 * MINUTE, 6 * MINUTE, MINUTE)
     for contract in (*CONTRACTS, "missing_tool_results")
-    for location in ("eu", "us")
+    for location in LOCATIONS
 )
 
 
 async def fill(store: Store, engine: AsyncEngine, number: int) -> None:
-    """One route in two places, with five contracts, and its past; each cell has just broken."""
-    shown = RouteRow("alpha", "acme/alpha", "acme", "openai-chat", "model-1", "https://api.example/v1", ())
-    for location in ("eu", "us"):
-        await store.sync(location, "0123456789abcdef", [shown], [c for c in BENCHED if c.location == location])
-    await store.ensure_partitions(days_back=31)
-    async with engine.begin() as connection:
-        await connection.execute(text("SET LOCAL statement_timeout = 0"))
-        await connection.execute(text(VERDICTS_OF_A_ROUTE), {"each": number // len(BENCHED)})
-        await connection.execute(text(HOURS_OF_A_ROUTE))
-        await connection.execute(text(CHANGES_OF_A_ROUTE))
-    for location in ("eu", "us"):
-        for claim in await store.claim(location, "0123456789abcdef", len(BENCHED)):
+    """Routes in two places, with five contracts, and their past; each cell of the first one has just broken."""
+    day = timedelta(days=1)
+    others = round(number / (len(BENCHED) * DAYS_OF_VERDICTS * day / MINUTE)) - 1
+    names = ["alpha", *(f"other-{place}" for place in range(others))]
+    shown = [RouteRow(n, f"acme/{n}", "acme", "openai-chat", "model-1", "https://api.example/v1", ()) for n in names]
+    for location in LOCATIONS:
+        wanted = [replace(c, route_id=n) for n in names for c in BENCHED if c.location == location]
+        await store.sync(location, "0123456789abcdef", shown, wanted)
+    await store.ensure_partitions(days_back=DAYS_OF_VERDICTS + 1)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for ago in range(DAYS_OF_VERDICTS, -1, -1):
+        await run(engine, VERDICTS_OF_A_DAY, day=today - ago * day)
+    await run(engine, HOURS, days=DAYS_OF_SUMS)
+    await run(engine, SUMS)
+    await run(engine, CHANGES)
+    for location in LOCATIONS:
+        for claim in await store.claim(location, "0123456789abcdef", len(names) * len(BENCHED)):
+            if claim.route_id != "alpha":
+                continue
             course = (Status.TOOLS_SUPPORTED,) * 3 + (Status.TIMEOUT,) * 3
             made = [verdict(claim, status, id=uuid4()) for status in course]
             times = [claim.claimed_at + n * timedelta(milliseconds=1) for n in range(len(made))]
             await store.save([(claim, replace(v, observed_at=at)) for v, at in zip(made, times, strict=True)])
+    begun = time.perf_counter()
+    await store.roll_up()
+    print(f"{len(names)} routes; sums brought up to date in {time.perf_counter() - begun:.1f} s", flush=True)
     async with engine.connect() as connection:
         await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("VACUUM ANALYZE"))
+
+
+async def run(engine: AsyncEngine, statement: str, **values: Any) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text("SET LOCAL statement_timeout = 0"))
+        await connection.execute(text(statement), values)
 
 
 async def route_page(url: str, number: int, rounds: int, plans: bool) -> None:
