@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -51,12 +52,19 @@ def test_a_process_that_only_serves_pages_tells_of_its_jobs_too() -> None:
     assert stuck._faults(cast(LoopLag, Told())) == ["reload has not come to its end for 400 s"]
 
 
+@pytest.fixture
+def ended_by_a_hangup() -> Iterator[None]:
+    outside = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
+    yield
+    signal.signal(signal.SIGHUP, outside)
+
+
+@pytest.mark.usefixtures("ended_by_a_hangup")
 async def test_a_hangup_ends_nothing_while_the_service_starts_or_stops() -> None:
-    ends_us = signal.getsignal(signal.SIGHUP)
     reload = Told()
     with _signals(asyncio.Event()):
-        assert signal.getsignal(signal.SIGHUP) is not ends_us
+        assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
         with _hangup(cast(Reload, type("", (), {"force": reload.faults})())):
-            assert signal.getsignal(signal.SIGHUP) is not ends_us
-        assert signal.getsignal(signal.SIGHUP) is not ends_us
-    assert signal.getsignal(signal.SIGHUP) is ends_us
+            assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
