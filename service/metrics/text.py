@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from service.model import Outcome, RouteRow
+from service.model import Outcome
 
 
 def family(name: str, kind: str, meaning: str, series: list[str]) -> str:
     """A family; of each series, what stands after the metric's name."""
-    return f"# HELP {name} {meaning}\n" + f"\n{name}".join([f"# TYPE {name} {kind}", *series]) + "\n"
+    text = f"\n{name}".join([f"# HELP {name} {meaning}\n# TYPE {name} {kind}", *series])
+    text += "\n"  # of megabytes, and not copied for a line end
+    return text
 
 
 @lru_cache(maxsize=65536)
-def cell_texts(route: str, provider: str, contract: str, location: str) -> tuple[str, tuple[str, str]]:
-    """What the series of a cell have in common: the labels, open for more; the labels with a 0, and with a 1."""
+def cell_texts(route: str, provider: str, contract: str, location: str) -> tuple[str, str, tuple[str, str]]:
+    """What the series of a cell have in common: the labels, open for more; the labels before a value; with a 0 and
+    with a 1."""
     labels = "{" + labelled(route=route, provider=provider, contract=contract, location=location)
-    return labels, (labels + "} 0", labels + "} 1")
+    return labels, labels + "} ", (labels + "} 0", labels + "} 1")
 
 
 @lru_cache(maxsize=65536)
@@ -25,15 +28,9 @@ def whose_labels(route: str, provider: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def route_labels(route: RouteRow) -> str:
-    return labelled(
-        route=route.id,
-        provider=route.provider,
-        model=route.model,
-        dialect=route.dialect,
-        tags=f",{','.join(route.tags)}," if route.tags else "",
-        url=route.url,
-    )
+def route_labels(route: str, provider: str, model: str, dialect: str, tags: tuple[str, ...], url: str) -> str:
+    listed = f",{','.join(tags)}," if tags else ""
+    return labelled(route=route, provider=provider, model=model, dialect=dialect, tags=listed, url=url)
 
 
 @lru_cache(maxsize=4096)

@@ -196,6 +196,18 @@ def test_a_cell_that_is_asked_again_and_again_without_an_answer_still_waits() ->
         assert sample.value == waits
 
 
+def test_a_route_has_used_what_all_its_cells_have() -> None:
+    cells = (
+        replace(row(), tokens_in=40, tokens_out=12),
+        replace(row(contract="agent_turn", location="far"), tokens_in=7, tokens_out=1),
+        replace(row("beta"), tokens_in=3),
+    )
+    told = samples(render_cells(snapshot(*cells), NOW))
+    used = {(s.labels["route"], s.labels["kind"]): s.value for s in told["routeproof_route_tokens_total"]}
+    assert used == {("alpha", "input"): 47, ("alpha", "output"): 13, ("beta", "input"): 3, ("beta", "output"): 0}
+    assert [s.labels["route"] for s in told["routeproof_route_info"]] == ["alpha", "beta"]
+
+
 HOSTILE = [
     '"quoted"',
     "back\\slash",
