@@ -45,9 +45,11 @@ app = typer.Typer(
 config_app = typer.Typer(help="Look at a configuration.", no_args_is_help=True)
 db_app = typer.Typer(help="Care for the database.", no_args_is_help=True)
 pause_app = typer.Typer(help="Mute alerts for a while.", no_args_is_help=True)
+location_app = typer.Typer(help="Where routes are asked from.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.add_typer(pause_app, name="pause")
+app.add_typer(location_app, name="location")
 
 
 class Format(StrEnum):
@@ -289,6 +291,26 @@ def pause_list(
         return
     for pause in found.items:
         typer.echo(operate.pause_in_words(pause))
+
+
+@location_app.command("list")
+def location_list(config: ConfigFile) -> None:
+    """The vantage points that have something to ask."""
+    from service import operate
+
+    for location in _operate(_load(config), operate.list_locations):
+        typer.echo(operate.location_in_words(location))
+
+
+@location_app.command("remove")
+def location_remove(
+    config: ConfigFile, name: Annotated[str, typer.Argument(help="As `service.location` has it.", show_default=False)]
+) -> None:
+    """Give a vantage point up for good, once its probers are stopped: what it found is history, and no longer shown."""
+    from service import operate
+
+    gone = _operate(_load(config), lambda store: operate.remove_location(store, name))
+    typer.echo(f"Given up, with its history for as long as it is kept: {operate.location_in_words(gone)}")
 
 
 def _operate(config: Config, ask: Callable[[Store], Coroutine[Any, Any, T]]) -> T:

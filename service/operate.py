@@ -1,7 +1,9 @@
-"""The gate and pauses for the command line: the same answers as the API's, from the database itself."""
+"""The gate, pauses and locations for the command line: the same answers as the API's, from the database itself."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from service import gate
@@ -12,6 +14,7 @@ from service.store.board import View
 from service.web import actions
 from service.web.api import models, said
 from service.web.api.params import NewPause, mistakes
+from service.web.views.words import counted
 
 
 class RefusedError(Exception):
@@ -34,6 +37,48 @@ async def ask_gate(store: Store, route: str, location: str | None, *, allow_unkn
     state = route_states(rows, snapshot.now)[0]
     decided = gate.decide(state, location, allow_unknown=allow_unknown)
     return said.decision(state.route.id, decided, View(snapshot.now, snapshot, 0.0, True))
+
+
+@dataclass(frozen=True)
+class Location:
+    """A vantage point that has cells: how many, when a verdict came from it last, and how many probers are at work."""
+
+    name: str
+    cells: int
+    last_verdict_at: datetime | None
+    probers: int
+
+
+async def list_locations(store: Store) -> list[Location]:
+    """Where routes are asked from."""
+    snapshot = await store.snapshot()
+    found = []
+    for name in sorted({row.cell.location for row in snapshot.cells}):
+        rows = [row for row in snapshot.cells if row.cell.location == name]
+        last = max((row.last.observed_at for row in rows if row.last), default=None)
+        probers = [one for one in snapshot.probers if one.location == name and one.probes]
+        found.append(Location(name, len(rows), last, len(probers)))
+    return found
+
+
+async def remove_location(store: Store, name: str) -> Location:
+    """Have nothing asked from a location any more, and nothing shown or alarmed of it. Raises `RefusedError`."""
+    locations = await list_locations(store)
+    found = next((one for one in locations if one.name == name), None)
+    if found is None:
+        known = ", ".join(one.name for one in locations) or "nowhere"
+        raise RefusedError(f"nothing is asked from {name}, but from {known}")
+    if found.probers:
+        raise RefusedError(f"a prober of {name} was heard of within the last minute: stop it first, else it goes on")
+    await store.give_up(name)
+    return found
+
+
+def location_in_words(location: Location) -> str:
+    """One location in one line."""
+    last = f"{location.last_verdict_at:%Y-%m-%d %H:%M:%S} UTC" if location.last_verdict_at else "never"
+    probers = counted(location.probers, "prober", "probers") or "no prober"
+    return f"{location.name}: {counted(location.cells, 'cell', 'cells')}, {probers} at work, last verdict {last}"
 
 
 def new_pause(scope: PauseScope, target: str, seconds: float, stops: bool, reason: str, by: str) -> NewPause:

@@ -39,6 +39,8 @@ from service.store import claims, limits
 from service.store.tables import cells, latest, routes, schedule
 
 _FIRST_PACE = timedelta(seconds=1)
+_GIVEN_UP = ""
+"""The active configuration of a location that nothing is asked from: whoever comes back to it finds itself outdated."""
 
 
 async def sync(
@@ -85,6 +87,11 @@ async def sync(
     changed = [row.id for row, cell in running if row.fingerprint != cell.fingerprint]
     await connection.execute(update(schedule).where(_among(schedule.c.cell_id, changed)).values(next_due_at=now))
     await claims.resume(connection, location)
+
+
+async def give_up(connection: AsyncConnection, location: str) -> None:
+    """Put all cells of `location` to rest, with their history, and take its limits away."""
+    await sync(connection, location, _GIVEN_UP, [], [])
 
 
 async def forget(connection: AsyncConnection, before: datetime) -> None:

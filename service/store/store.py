@@ -84,6 +84,11 @@ class Store:
         async with self._engine.begin() as connection:
             await cells.sync(connection, location, config_hash, route_rows, wanted, limited)
 
+    async def give_up(self, location: str) -> None:
+        """Nothing is asked from `location` any more. See `cells.give_up`."""
+        async with self._engine.begin() as connection:
+            await cells.give_up(connection, location)
+
     async def claim(self, location: str, config_hash: str, slots: int, prober: UUID | None = None) -> list[Claim]:
         """Lease up to `slots` due cells of `location` that fall to `prober`, longest due first, for three deadlines and
         30 s; none while another configuration is active there. See `claims.claim`."""

@@ -1,11 +1,13 @@
-"""`gate` and `pause` on the command line, over a real database."""
+"""`gate`, `pause` and `location` on the command line, over a real database."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import Result
@@ -13,9 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from typer.testing import CliRunner
 
 from service.cli import app
-from service.model import Status
+from service.model import Limit, Status
+from service.store import Sign
 from tests.integration.test_store import HASH, HERE, MINUTE, World, cell, route, verdict
 
+OTHER = "fedcba9876543210"
 FILE = """
 routes:
   - {name: alpha, base_url: "http://127.0.0.1:1/v1", dialect: openai-chat, model: m}
@@ -119,3 +123,39 @@ async def test_a_pause_that_cannot_be_is_refused_in_one_line(
     assert why in refused
     assert len(refused.splitlines()) == 1
     assert await world.store.pauses() == []
+
+
+async def test_a_location_is_given_up_once_its_probers_are_stopped(world: World, line: Line) -> None:
+    here = Sign(uuid4(), HERE, True, HASH, "1.0")
+    await world.sync(cell())
+    await world.store.sync("there", OTHER, [route()], [cell(location="there")], [Limit("provider", "acme", 1, 60)])
+    await world.ask()
+    await world.store.tell(here)
+    assert re.fullmatch(
+        "here: 1 cell, 1 prober at work, last verdict 20.* UTC\n"
+        "there: 1 cell, no prober at work, last verdict never\n",
+        (await line("location", "list")).stdout,
+    )
+    assert "stop it first" in (await line("location", "remove", HERE, code=2)).stderr
+    assert "from elsewhere, but from here, there" in (await line("location", "remove", "elsewhere", code=2)).stderr
+    assert "Given up" in (await line("location", "remove", "there")).stdout
+    assert [row.cell.location for row in (await world.store.snapshot()).cells] == [HERE]
+    assert await world.value("SELECT count(*) FROM limits") == 0
+    await world.store.leave(here.id)
+    await line("location", "remove", HERE)
+    assert (await line("location", "list")).stdout == ""
+    assert len(await world.store.verdicts("alpha")) == 1  # history stays
+
+
+async def test_a_prober_that_comes_back_to_a_location_that_was_given_up_asks_nothing_until_it_is_started_again(
+    world: World, line: Line
+) -> None:
+    back = Sign(uuid4(), HERE, True, HASH, "1.0")
+    await world.sync(cell())
+    await line("location", "remove", HERE)
+    await world.all_due()
+    assert await world.store.tell(back) not in (HASH, None)  # what tells it that it is outdated
+    assert await world.store.claim(HERE, HASH, 9, back.id) == []
+    await world.sync(cell())
+    await world.all_due()
+    assert len(await world.store.claim(HERE, HASH, 9)) == 1
