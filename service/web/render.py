@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Templates:
             finalize=_inert,
         )
         self._templates.filters["timing"] = views.timing
-        self._templates.filters["sparkline"] = sparkline
+        self._templates.filters["sparkline"] = lru_cache(maxsize=4096)(sparkline)  # pages come more often than points
 
     def render(
         self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **names: Any

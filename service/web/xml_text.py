@@ -11,7 +11,6 @@ TEXT_LIMIT = 2000
 written; this one holds whoever wrote it."""
 
 _SPACE = re.compile(r"\s+")
-_PLAIN = re.compile(r"[ -~]*")
 _PLAIN_LINES = re.compile(r"[ -~\n\t]*")
 
 
@@ -22,16 +21,20 @@ def xml_text(text: str, limit: int) -> str:
     nothing but change how others are shown (bidi, zero width, tags) are named: `[U+202E]`.
     """
     line = _SPACE.sub(" ", text).strip()
-    if not _PLAIN.fullmatch(line):
+    if not _plain(line):
         line = "".join(map(_seen, line[: limit + 1]))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def visible(text: str, limit: int) -> str:
     """The same for text that may have several lines: line ends and tabs stay."""
-    if not _PLAIN_LINES.fullmatch(text):
+    if not _plain(text) and not _PLAIN_LINES.fullmatch(text):
         text = "".join(char if char in "\n\t" else _seen(char) for char in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def _seen(char: str) -> str:

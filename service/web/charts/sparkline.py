@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from markupsafe import Markup
 
@@ -20,12 +21,13 @@ def sparkline(points: Sequence[float | None]) -> Markup:
     if not measured:
         return element("span", "no data", class_="none")
     newest = in_seconds(measured[-1])
+    places = _places(known, max(measured))
     drawn = element(
         "svg",
         element("title", _in_words(known, measured)),
         element("path", d=f"M{EDGE} {HEIGHT - EDGE}H{WIDTH - EDGE}", class_="ground"),
-        element("path", d=_path(known, max(measured)), class_="trace"),
-        element("path", d=_dots(known, max(measured)), class_="dots"),
+        element("path", d=_path(places), class_="trace"),
+        element("path", d=_dots(places), class_="dots"),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         width=WIDTH,
         height=HEIGHT,
@@ -45,26 +47,31 @@ def _in_words(known: Sequence[float | None], measured: Sequence[float]) -> str:
     )
 
 
-def _place(at: int, value: float, count: int, most: float) -> str:
-    x = EDGE + (WIDTH - 2 * EDGE) * (at / (count - 1) if count > 1 else 1)
-    y = HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * max(value, 0) / (most or 1)
-    return f"{plain(x)} {plain(y)}"
+@lru_cache
+def _columns(count: int) -> tuple[str, ...]:
+    return tuple(plain(EDGE + (WIDTH - 2 * EDGE) * (at / (count - 1) if count > 1 else 1)) for at in range(count))
 
 
-def _path(known: Sequence[float | None], most: float) -> str:
+def _places(known: Sequence[float | None], most: float) -> list[str]:
+    """Where each value is drawn, empty for a gap."""
+    return [
+        f"{x} {plain(HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * max(value, 0) / (most or 1))}" if value is not None else ""
+        for x, value in zip(_columns(len(known)), known, strict=True)
+    ]
+
+
+def _path(places: Sequence[str]) -> str:
     return "".join(
-        f"{'M' if at == 0 or known[at - 1] is None else 'L'}{_place(at, value, len(known), most)}"
-        for at, value in enumerate(known)
-        if value is not None
+        f"{'L' if before else 'M'}{place}" for before, place in zip(("", *places), places, strict=False) if place
     )
 
 
-def _dots(known: Sequence[float | None], most: float) -> str:
+def _dots(places: Sequence[str]) -> str:
     """The newest value, and those with gaps on both sides, as points: lines of no length with round ends."""
-    newest = max(at for at, value in enumerate(known) if value is not None)
-    padded = [None, *known, None]
+    newest = max(at for at, place in enumerate(places) if place)
+    around = zip(("", *places), places, (*places[1:], ""), strict=False)
     return "".join(
-        f"M{_place(at, value, len(known), most)}h0"
-        for at, value in enumerate(known)
-        if value is not None and (at == newest or (padded[at] is None and padded[at + 2] is None))
+        f"M{place}h0"
+        for at, (before, place, after) in enumerate(around)
+        if place and (at == newest or not (before or after))
     )
