@@ -454,6 +454,11 @@ def test_the_sparkline_says_its_last_value(values: list[float | None], words: st
     assert "".join(drawn.itertext()).removeprefix("".join(titles)) == words
 
 
+def test_a_single_value_is_a_point_where_the_newest_stands() -> None:
+    *_, dots = parsed(charts.sparkline([0.5])).iter("path")
+    assert dots.get("d") == "M93 3h0"
+
+
 def test_the_sparkline_breaks_at_gaps_and_dots_what_stands_alone() -> None:
     drawn = parsed(charts.sparkline([1, 1, None, 1, None, 1, 1]))
     by_class = {path.get("class"): path.get("d", "") for path in drawn.iter("path")}

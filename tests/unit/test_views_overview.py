@@ -39,6 +39,7 @@ def lines(shown: views.Overview) -> list[views.RouteLine]:
         (CUT, Confirmed(False, last_bad=BAD), None),
         (CUT, Confirmed(True, run=1, last_good=WAS_GOOD, last_bad=BAD), "failed once, being asked again"),
         (CUT, Confirmed(None, run=1, last_bad=BAD), "failed once, being asked again"),
+        (CUT, Confirmed(True, run=2, last_good=WAS_GOOD, last_bad=BAD), "failed 2 times, being asked again"),
         (WORKS, Confirmed(False, run=1, last_good=GOOD, last_bad=WAS_BAD), "proven again, not confirmed yet"),
         (WORKS, Confirmed(False, last_good=GOOD, last_bad=WAS_BAD, flapping=True), "flapping"),
         (CUT, Confirmed(False, last_good=WAS_GOOD, last_bad=BAD, broken=True), "was flapping, fails again and again"),
@@ -50,6 +51,13 @@ def lines(shown: views.Overview) -> list[views.RouteLine]:
 def test_a_route_says_where_its_confirmed_state_differs(state: object, confirmed: Confirmed, words: str | None) -> None:
     (line,) = lines(page(replace(row(state=state), confirmed=confirmed)))  # type: ignore[arg-type]
     assert line.sure == words
+
+
+def test_of_a_contract_that_is_not_required_nothing_is_confirmed_any_more() -> None:
+    (line,) = lines(
+        page(replace(row(state=CUT, required=False), confirmed=Confirmed(False, last_bad=BAD, flapping=True)))
+    )
+    assert line.sure is None
 
 
 def test_what_failed_once_is_counted_and_told_apart() -> None:

@@ -264,6 +264,12 @@ SINCE = NOW - 64 * MINUTE  # 02:08:07
             Confirmed(proven=True, since=SINCE, last_bad=BAD, run=2),
             "Confirmed to work since 02:08:07 UTC; failed 2 times, being asked again.",
         ),
+        (
+            standing(Status.RATE_LIMITED),
+            Confirmed(proven=True, since=SINCE, last_good=mark(ago=2 * MINUTE), run=300),
+            "Confirmed to work since 02:08:07 UTC; what was found last doesn't count against it.",
+        ),
+        (standing(Status.RATE_LIMITED), Confirmed(last_good=GOOD, run=1), "Nothing is confirmed yet."),
         (DOWN, Confirmed(proven=False, since=SINCE, last_bad=BAD), "Confirmed broken since 02:08:07 UTC, failing now."),
         (
             WORKS,

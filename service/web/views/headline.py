@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from service.derive import CellState, Freshness, RouteState, Shown
 from service.model import Outcome, Status
+from service.web.views.certainty import FAILED_ONCE, doubt
 from service.web.views.words import (
     BROKEN,
-    FAILED_ONCE,
     counted,
     is_stale,
     leading_cell,
-    sureness,
 )
 
 
@@ -41,7 +40,7 @@ def headline(states: Sequence[RouteState]) -> Headline:
     proofs = sum(standing.outcome is Outcome.PROVEN for standing in expired)
     undecided = sum(map(_undecided, unknown))
     stale = sum(is_stale(state) for state in loud if state.shown is Shown.PROVEN)
-    unconfirmed = sum(sureness(leading_cell(state)) == FAILED_ONCE for state in loud if state.shown in BROKEN)
+    unconfirmed = sum(doubt(leading_cell(state)) == FAILED_ONCE for state in loud if state.shown in BROKEN)
     muted = sum(state.shown is not Shown.PROVEN for state in states if state.pause is not None)
     doubts = (
         counted(

@@ -14,6 +14,7 @@ from service.web import about
 from service.web.charts import percent
 from service.web.last_day import Day
 from service.web.views.asked import Asked
+from service.web.views.certainty import doubt
 from service.web.views.head import Header, header
 from service.web.views.headline import Headline, headline
 from service.web.views.listing import (
@@ -46,7 +47,6 @@ from service.web.views.words import (
     proof_of,
     route_remedy,
     since_of,
-    sureness,
     timing,
 )
 
@@ -169,7 +169,7 @@ def _line(state: RouteState, now: datetime, read_at: datetime, day: Day) -> Rout
         kind=state.shown.value,
         stale=is_stale(state),
         words=STATE_WORDS[state.shown],
-        sure=sureness(lead),
+        sure=doubt(lead),
         muted=muted_words(state.pause, now) if state.pause else None,
         marks=tuple(mark_of(c) for c in sorted(state.contracts, key=lambda c: about.place(c.contract)) if c.required),
         since=since_of(lead, now),

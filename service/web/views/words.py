@@ -32,9 +32,6 @@ ABSENT = "absent"
 """The kind of a mark where the dialect hasn't what the contract is about: nothing is asked and nothing is missing."""
 
 
-FAILED_ONCE = "failed once, being asked again"
-
-
 _AT_MOST = 4
 """So many names stand in one line."""
 
@@ -213,23 +210,6 @@ def leading_cell(state: RouteState) -> CellState:
 def worst_cell(contract: ContractState) -> CellState:
     """The worst live cell; a silent location speaks only when all of them are silent."""
     return next((cell for cell in contract.cells if cell.shown is not Shown.UNKNOWN), contract.cells[0])
-
-
-def sureness(state: CellState) -> str | None:
-    """What the confirmed state of a cell adds to what was found last; None where both say the same."""
-    confirmed = state.row.confirmed
-    if confirmed.broken:
-        return "was flapping, fails again and again"
-    if confirmed.flapping:
-        return "flapping"
-    if confirmed.last is None or state.shown is Shown.UNKNOWN:
-        return None
-    proven = confirmed.last.outcome is Outcome.PROVEN
-    if confirmed.proven is not False and not proven and state.shown is not Shown.PROVEN:
-        return FAILED_ONCE
-    if confirmed.proven is False and proven and state.shown is Shown.PROVEN:
-        return "proven again, not confirmed yet"
-    return None
 
 
 def muted_words(pause: Pause, now: datetime) -> str:
