@@ -106,7 +106,7 @@ class Schedule:
         self._longest_sleep = min(FURTHEST_S, max(_OF_INTERVAL * shortest, _HELD_UP_S))
         self._superseded = False
         if self._saving is not None:
-            self._wake_in(0)
+            self._wake()
 
     def start(self) -> None:
         """Begin to claim and probe."""
@@ -114,7 +114,7 @@ class Schedule:
         self._clockwork.after(_DISPATCH, self._plan_dispatch)
         self._metrics.job_begun(_DISPATCH)
         self._clockwork.start()
-        self._wake_in(0)
+        self._wake()
 
     async def drain(self, bound_s: float) -> None:
         """Claim nothing more; let running probes end within the bound; cancel the rest and give their leases back."""
@@ -154,15 +154,16 @@ class Schedule:
             found.append("nothing saves verdicts any more")
         return found + self._clockwork.faults()
 
-    def _wake_in(self, seconds: float) -> None:
-        """Dispatch in so many seconds instead of when it was planned; at the end of the one under way, if there is."""
-        if self._dispatching.locked():
-            self._again = True
-        elif not self._draining:
-            self._clockwork.once(_DISPATCH, seconds, self._dispatch)
+    def _wake(self) -> None:
+        """Dispatch now instead of when it was planned; at the end of the one under way, if there is."""
+        self._again = True
+        if not self._dispatching.locked():
+            self._plan_dispatch()
 
     def _plan_dispatch(self) -> None:
-        self._wake_in(0 if self._again else min(self._sleep, self._longest_sleep))
+        if not self._draining:
+            seconds = 0.0 if self._again else min(self._sleep, self._longest_sleep)
+            self._clockwork.once(_DISPATCH, seconds, self._dispatch)
 
     async def _dispatch(self) -> None:
         self._sleep, self._again = FURTHEST_S, False
@@ -193,8 +194,8 @@ class Schedule:
             return _HELD_UP_S
         for claim in claims:
             self._begin(claim, Moment(claim.claimed_at, since))
-        if len(claims) == free:
-            return FURTHEST_S  # the next probe to end wakes us
+        if len(claims) == free:  # the next probe to end wakes us, unless some ended while we waited for the database
+            return FURTHEST_S if len(self._running) >= self._slots else _SHORTEST_SLEEP_S
         if self._superseded:
             return FURTHEST_S
         seconds = await self._store.seconds_to_next_due(self._location, self._config_hash, self._id)
@@ -271,7 +272,7 @@ class Schedule:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a probe's keeper failed", action="keeper_failed", error=type(error).__name__)
         if was_full:
-            self._wake_in(0)
+            self._wake()
 
     async def _tell(self) -> None:
         told = self._config_hash
@@ -300,7 +301,7 @@ class Schedule:
             )
         elif self._superseded and not superseded:
             log.info("this configuration is the active one again", action="active_again", location=self._location)
-            self._wake_in(0)
+            self._wake()
         self._superseded = superseded
 
     async def _roll_up(self) -> None:

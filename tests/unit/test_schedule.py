@@ -172,6 +172,12 @@ class Works:
         async with asyncio.timeout(60):
             return await self.prober.begun.get()
 
+    async def end(self) -> None:
+        """Cancel the probes of a schedule that was never started."""
+        for task in self.schedule._running:
+            task.cancel()
+        await turns()
+
     async def got(self) -> Status:
         async with asyncio.timeout(60):
             return await self.saver.got.get()
@@ -207,6 +213,38 @@ class TestDispatch:
         assert await works.begun() == "three"  # the probe that ended made room
         assert works.store.claimed_for[1] == ("here", "hash", 1)
         await works.schedule.drain(0)
+
+    async def test_slots_that_get_free_while_it_claims_are_filled_at_once(self) -> None:
+        shelf = Shelf(claim("one"), claim("two"), claim("three"), claim("four"))
+        works = Works(shelf, slots=2)
+        give = shelf.claim
+
+        async def claim_while_all_end(*args: Any) -> list[Claim]:
+            claims = await give(*args)
+            for _ in range(len(works.schedule._running)):
+                works.prober.ends.put_nowait(Status.TOOLS_SUPPORTED)
+            await turns()
+            return claims
+
+        shelf.claim = claim_while_all_end  # type: ignore[method-assign]
+        assert await works.schedule._claim_and_start() == 5.0  # both slots are taken: the next end wakes it
+        works.prober.ends.put_nowait(Status.TOOLS_SUPPORTED)
+        await turns()
+        assert await works.schedule._claim_and_start() < 1  # it claimed for one slot, and now another is free
+        await works.end()
+
+    async def test_an_end_between_a_dispatch_and_the_plan_for_the_next_is_not_forgotten(self) -> None:
+        works = Works(Shelf(claim("one")), slots=1)
+        planned: list[float] = []
+        works.schedule._clockwork.once = lambda name, seconds, work: planned.append(seconds)  # type: ignore[method-assign]
+        await works.schedule._dispatch()
+        works.prober.ends.put_nowait(Status.TOOLS_SUPPORTED)
+        await turns()
+        works.schedule._plan_dispatch()
+        assert planned == [0.0, 0.0]
+        await works.schedule._dispatch()
+        works.schedule._plan_dispatch()
+        assert planned[2:] == [5.0]
 
     async def test_a_claim_that_says_why_it_isnt_to_be_sent_becomes_a_verdict_without_a_probe(self) -> None:
         works = Works(Shelf(claim("one", unsent="paused"), claim("two", unsent="budget_spent")))
@@ -486,8 +524,7 @@ async def test_a_dispatch_sleeps_until_there_is_something_to_claim(
 
     works = Works(Shelf(*claims, seconds_to_next_due=seconds))
     assert await works.schedule._claim_and_start() == slept
-    for task in works.schedule._running:
-        task.cancel()
+    await works.end()
 
 
 async def test_a_process_claims_under_the_name_that_its_signs_of_life_bear() -> None:
