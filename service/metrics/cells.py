@@ -29,15 +29,17 @@ def families(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     """The same, a family at a time.
 
     One pass over the cells, 180,000 lines when there are ten thousand: each further one would fetch them from memory
-    again. The states are let go at once, so that no garbage collection is due meanwhile, and what lines have in common
-    outlasts the scrape.
+    again. The states are let go at once and sums are plain numbers, so that no garbage collection is due meanwhile;
+    what lines have in common outlasts the scrape.
     """
     flags: list[list[str]] = [[] for _ in _FLAGS]
     values: list[list[str]] = [[] for _ in _VALUES]
     status: list[str] = []
     quirks: list[str] = []
     counted: list[str] = []
-    routes: dict[str, _Used] = {}
+    routes: dict[str, RouteRow] = {}
+    tokens_in: dict[str, int] = {}
+    tokens_out: dict[str, int] = {}
     places: defaultdict[str, _Place] = defaultdict(_Place)
     add_flags = [lines.append for lines in flags]
     add_values = [lines.append for lines in values]
@@ -57,10 +59,9 @@ def families(snapshot: Snapshot, now: datetime) -> Iterator[str]:
             quirks += [f"{labels},{labelled(quirk=quirk)}}} 1" for quirk in s.quirks]
         counts = row.counts
         counted += [f"{labels}{words}{counts.get(outcome, 0)}" for outcome, words in _OUTCOMES]
-        if (used := routes.get(route.id)) is None:
-            used = routes[route.id] = _Used(route)
-        used.tokens_in += row.tokens_in
-        used.tokens_out += row.tokens_out
+        routes[route.id] = route
+        tokens_in[route.id] = tokens_in.get(route.id, 0) + row.tokens_in
+        tokens_out[route.id] = tokens_out.get(route.id, 0) + row.tokens_out
         places[location].add(row)
     for (name, meaning), lines in zip(_FLAGS, flags, strict=True):
         yield family(name, "gauge", meaning, lines)
@@ -84,17 +85,8 @@ def families(snapshot: Snapshot, now: datetime) -> Iterator[str]:
         "Verdicts stored for the cell, by outcome, since it exists.",
         counted,
     )
-    yield from _routes(routes.values(), snapshot.spends)
+    yield from _routes(routes.values(), tokens_in, tokens_out, snapshot.spends)
     yield from _locations(places, now)
-
-
-@dataclass(slots=True)
-class _Used:
-    """What a route has used since it exists, over all locations."""
-
-    route: RouteRow
-    tokens_in: int = 0
-    tokens_out: int = 0
 
 
 @dataclass(slots=True)
@@ -189,20 +181,21 @@ def _values(row: CellRow) -> tuple[float | None, ...]:
     )
 
 
-def _routes(routes: Iterable[_Used], spends: Mapping[str, Spend]) -> Iterable[str]:
+def _routes(
+    routes: Iterable[RouteRow], tokens_in: Mapping[str, int], tokens_out: Mapping[str, int], spends: Mapping[str, Spend]
+) -> Iterable[str]:
     """What is configured of routes and what they have used, over all locations: since they exist, and of the day's
     budget."""
     info: list[str] = []
     totals: list[str] = []
     ratios: list[str] = []
     prices: list[str] = []
-    for used in routes:
-        route = used.route
+    for route in routes:
         labels = whose_labels(route.id, route.provider)
         told = route_labels(route.id, route.provider, route.model, route.dialect, route.tags, route.url)
         info.append(f"{{{told}}} 1")
-        totals.append(f'{{{labels},kind="input"}} {used.tokens_in}')
-        totals.append(f'{{{labels},kind="output"}} {used.tokens_out}')
+        totals.append(f'{{{labels},kind="input"}} {tokens_in[route.id]}')
+        totals.append(f'{{{labels},kind="output"}} {tokens_out[route.id]}')
         spend = spends.get(route.id, _NO_SPEND)
         if route.tokens_per_day:
             ratios.append(f'{{{labels},kind="tokens"}} {spend.tokens / route.tokens_per_day!r}')
