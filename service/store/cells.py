@@ -1,6 +1,6 @@
 """What is configured, written down: routes, cells, and the schedule of new and changed ones.
 
-However many there are, it takes a few statements: rows are handed over as one JSON array.
+However many there are, it takes a few statements.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    JSON,
     BigInteger,
     Column,
     ColumnElement,
     Row,
-    TableValuedAlias,
     and_,
     any_,
     case,
-    column,
     delete,
     exists,
     func,
@@ -36,6 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.model import Cell, Limit, RouteRow
 from service.pacing import somewhere_in
 from service.store import claims, limits
+from service.store.given import given
 from service.store.tables import cells, latest, routes, schedule
 
 _FIRST_PACE = timedelta(seconds=1)
@@ -148,8 +146,8 @@ async def _put_routes(connection: AsyncConnection, rows: Sequence[RouteRow]) -> 
     if not rows:
         return
     names = tuple(field.name for field in fields(RouteRow))
-    given = _given([routes.c[name] for name in names], [{**vars(row), "tags": list(row.tags)} for row in rows])
-    ordered = select(given).order_by(given.c.id)  # the same order everywhere, so that two locations don't deadlock
+    handed = given([routes.c[name] for name in names], [{**vars(row), "tags": list(row.tags)} for row in rows])
+    ordered = select(handed).order_by(handed.c.id)  # the same order everywhere, so that two locations don't deadlock
     put = insert(routes).from_select(names, ordered)
     changing = [name for name in names if name != "id"]
     await connection.execute(
@@ -165,8 +163,8 @@ async def _insert(connection: AsyncConnection, added: Sequence[Cell]) -> list[tu
     if not added:
         return []
     rows = [{**{name: getattr(cell, name) for name in _KEY}, **_values(cell)} for cell in added]
-    given = _given([cells.c[name] for name in rows[0]], rows)
-    put = insert(cells).from_select(list(rows[0]), select(given))
+    handed = given([cells.c[name] for name in rows[0]], rows)
+    put = insert(cells).from_select(list(rows[0]), select(handed))
     found = await connection.execute(put.returning(cells.c.id, *(cells.c[name] for name in _KEY)))
     ids = {tuple(key): id for id, *key in found}
     new = [(ids[tuple(getattr(cell, name) for name in _KEY)], cell) for cell in added]
@@ -177,9 +175,9 @@ async def _insert(connection: AsyncConnection, added: Sequence[Cell]) -> list[tu
 async def _update(connection: AsyncConnection, changes: Sequence[tuple[Row[Any], Cell]]) -> None:
     if changes:
         rows = [{"id": row.id, **_values(cell)} for row, cell in changes]
-        given = _given([cells.c[name] for name in rows[0]], rows)
-        changed = {name: given.c[name] for name in rows[0] if name != "id"}
-        await connection.execute(update(cells).where(cells.c.id == given.c.id).values(changed))
+        handed = given([cells.c[name] for name in rows[0]], rows)
+        changed = {name: handed.c[name] for name in rows[0] if name != "id"}
+        await connection.execute(update(cells).where(cells.c.id == handed.c.id).values(changed))
 
 
 def _is_scheduled_anew(row: Row[Any], cell: Cell) -> bool:
@@ -209,8 +207,8 @@ async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetim
     """What is asked soon to confirm a change stays so. Cells may be new to the schedule."""
     if due:
         names = ("cell_id", "grid_at", "next_due_at")
-        rows = [dict(zip(names, (cell_id, *map(str, times)), strict=True)) for cell_id, *times in due]
-        put = insert(schedule).from_select(names, select(_given([schedule.c[name] for name in names], rows)))
+        rows = [dict(zip(names, (cell_id, *times), strict=True)) for cell_id, *times in due]
+        put = insert(schedule).from_select(names, select(given([schedule.c[name] for name in names], rows)))
         at = put.excluded.next_due_at
         sooner = case((schedule.c.quick, func.least(schedule.c.next_due_at, at)), else_=at)
         await connection.execute(
@@ -218,14 +216,6 @@ async def _set_due(connection: AsyncConnection, due: Sequence[tuple[int, datetim
                 index_elements=[schedule.c.cell_id], set_={"grid_at": put.excluded.grid_at, "next_due_at": sooner}
             )
         )
-
-
-def _given(columns: Sequence[Column[Any]], rows: Sequence[Mapping[str, Any]]) -> TableValuedAlias:
-    """These rows as a table with the names and types of `columns`."""
-    typed = (column(one.name, one.type) for one in columns)
-    return (
-        func.json_to_recordset(literal(rows, JSON)).table_valued(*typed, name="given").render_derived(with_types=True)
-    )
 
 
 def _among(wanted: Column[int], ids: Collection[int]) -> ColumnElement[bool]:

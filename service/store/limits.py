@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import Claim, Limit
+from service.store.given import given
 from service.store.tables import debits, limits, waits
 
 MINUTE = timedelta(minutes=1)
@@ -126,11 +127,12 @@ async def debit(
 async def settle(connection: AsyncConnection, sent: Mapping[UUID, int]) -> None:
     """These leases' probes have ended, with so many requests sent."""
     if sent:
+        rows = [{"lease_id": lease, "requests": requests} for lease, requests in sent.items()]
+        ended = given((debits.c.lease_id, debits.c.requests), rows).c
         await connection.execute(
             update(debits)
-            .where(debits.c.lease_id == bindparam("lease"), debits.c.settled_at.is_(None))
-            .values(settled_at=_now, requests=func.least(debits.c.requests, bindparam("sent"))),
-            [{"lease": lease, "sent": requests} for lease, requests in sorted(sent.items())],
+            .where(debits.c.lease_id == ended.lease_id, debits.c.settled_at.is_(None))
+            .values(settled_at=_now, requests=func.least(debits.c.requests, ended.requests))
         )
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.model import Outcome, Spend, Status, Verdict
 from service.pacing import Allowance, is_spent
 from service.regression import confirmed_of
+from service.store.given import given
 from service.store.tables import cells, latest, schedule
 from service.store.tables import spends as table
 
@@ -122,24 +123,16 @@ async def add(connection: AsyncConnection, new: Iterable[Verdict]) -> None:
             sums[key] = _plus(sums[key], verdict)
     if not sums:
         return
-    put = insert(table)
+    rows = [{"route_id": route_id, "day": day, **vars(spend)} for (route_id, day), spend in sums.items()]
+    handed = given([table.c[name] for name in rows[0]], rows)
+    ordered = select(handed).order_by(handed.c.route_id, handed.c.day)  # the same everywhere, against deadlocks
+    put = insert(table).from_select(list(rows[0]), ordered)
     counted = {name: table.c[name] + put.excluded[name] for name in ("tokens_in", "tokens_out", "requests")}
     await connection.execute(
         put.on_conflict_do_update(
             index_elements=[table.c.route_id, table.c.day],
             set_={**counted, "estimated": or_(table.c.estimated, put.excluded.estimated)},
-        ),
-        [
-            {
-                "route_id": route_id,
-                "day": day,
-                "tokens_in": spend.tokens_in,
-                "tokens_out": spend.tokens_out,
-                "requests": spend.requests,
-                "estimated": spend.estimated,
-            }
-            for (route_id, day), spend in sorted(sums.items())
-        ],
+        )
     )
 
 

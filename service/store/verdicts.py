@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,10 +14,11 @@ from sqlalchemy import (
     Integer,
     Row,
     Text,
+    Update,
     and_,
-    bindparam,
     case,
     cast,
+    column,
     func,
     lateral,
     or_,
@@ -35,6 +37,7 @@ from service.regression import confirm, confirmed_of, confirmed_values, set_back
 from service.rejudge import judge_again
 from service.rules import RULESET
 from service.store import limits, pauses, rollup, spends, transitions
+from service.store.given import given
 from service.store.rows import mark_of, standing_values, stored_verdict, verdict_values
 from service.store.tables import Moment, cells, latest, routes, schedule, verdicts
 
@@ -71,7 +74,8 @@ async def apply(connection: AsyncConnection, finished: Sequence[Finished]) -> Ap
     # A database that was made anew, or lost its last seconds, may not have a cell, or another one under its number.
     known = [(claim, verdict) for claim, verdict in once.values() if _is_of(claim, rows.get(claim.cell_id))]
     finished = sorted(known, key=lambda one: one[1].observed_at)
-    held = {row.lease_id: row for row in rows.values() if row.lease_id in {claim.lease_id for claim, _ in finished}}
+    leases = {claim.lease_id for claim, _ in finished}
+    held = {row.lease_id: row for row in rows.values() if row.lease_id in leases}
     void = [one for one in finished if not _counts(*one, held)]
     counting = [one for one in finished if _counts(*one, held)]
     stored = await _insert(connection, counting)
@@ -97,8 +101,8 @@ async def _insert(connection: AsyncConnection, finished: Sequence[Finished]) -> 
     if not finished:
         return frozenset()
     rows = [verdict_values(verdict, claim.cell_id) for claim, verdict in finished]
-    put = insert(verdicts).on_conflict_do_nothing().returning(verdicts.c.id)
-    return frozenset((await connection.scalars(put, rows)).all())
+    put = insert(verdicts).from_select(list(rows[0]), select(given([verdicts.c[name] for name in rows[0]], rows)))
+    return frozenset(await connection.scalars(put.on_conflict_do_nothing().returning(verdicts.c.id)))
 
 
 async def _follow(
@@ -120,7 +124,8 @@ async def _follow(
     )
     configured = {row.id: row for row in await connection.execute(current)}
     steps = await _steps(connection, new, configured, held)
-    await connection.execute(_UPDATE_LATEST, [_latest_values(step) for step in steps])
+    for part in _in_turn(steps):
+        await connection.execute(_update_latest([_latest_values(step) for step in part]))
     await transitions.record(connection, steps)
     await spends.add(connection, [_as_spent(step, held) for step in steps])
     await limits.settle(connection, {claim.lease_id: verdict.requests for claim, verdict in new})
@@ -134,7 +139,7 @@ async def _follow(
         paused = [step.claim.cell_id for step in holding if step.claim.unsent == "paused"]
         stopped = await pauses.stopped(connection, paused)
         await connection.execute(
-            _UPDATE_SCHEDULE, [_schedule_values(step, held[step.claim.lease_id], used, stopped) for step in holding]
+            _update_schedule([_schedule_values(step, held[step.claim.lease_id], used, stopped) for step in holding])
         )
     return tuple(
         Announced(step.claim, step.change)
@@ -310,10 +315,20 @@ async def _count_stored(connection: AsyncConnection, candidates: Sequence[Verdic
     return await connection.scalar(stored.where(verdicts.c.observed_at.in_(times))) or 0
 
 
+def _in_turn(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Parts in which each cell stands once, one after the other: what is written at once doesn't build on itself."""
+    places: Counter[int] = Counter()
+    parts: defaultdict[int, list[Step]] = defaultdict(list)
+    for step in steps:
+        parts[places[step.claim.cell_id]].append(step)
+        places[step.claim.cell_id] += 1
+    yield from parts.values()
+
+
 def _latest_values(step: Step) -> dict[str, Any]:
     verdict = step.verdict
     return {
-        "cell": step.claim.cell_id,
+        "cell_id": step.claim.cell_id,
         "value": standing_values(verdict),
         "seen_at": verdict.observed_at,
         "ahead": step.row.now + FUTURE_TOLERANCE,
@@ -333,8 +348,8 @@ def _schedule_values(
     planned = _plan(step, held, used, stopped)
     asked_for = [held.next_due_at] if held.next_due_at > step.claim.claimed_at else []  # while the probe ran
     return {
-        "cell": step.claim.cell_id,
-        "lease": step.claim.lease_id,
+        "cell_id": step.claim.cell_id,
+        "lease_id": step.claim.lease_id,
         "grid_at": planned.grid_at,
         "next_due_at": min(planned.due_at, *asked_for) if asked_for else planned.due_at,
         "quick": planned.quick,
@@ -379,15 +394,28 @@ def _plan(step: Step, held: Row[Any], used: Mapping[str, Spend], stopped: Mappin
     )
 
 
-def _build_update_latest() -> Any:
-    seen_at, result = bindparam("seen_at", type_=Moment), bindparam("result", type_=Text)
-    value, state = bindparam("value", type_=JSONB), bindparam("state", type_=JSONB)
-    ahead, holds = bindparam("ahead", type_=Moment), bindparam("holds", type_=Boolean)
-    was_set_back = and_(holds, latest.c.last_observed_at > ahead)  # the clock; see `_is_newer`
+_LATEST = (
+    latest.c.cell_id,
+    column("value", JSONB),
+    column("seen_at", Moment),
+    column("ahead", Moment),
+    column("holds", Boolean),
+    column("result", Text),
+    column("stands", Boolean),
+    column("state", JSONB),
+    column("changed_at", Moment),
+    column("used_in", Integer),
+    column("used_out", Integer),
+)
+
+
+def _update_latest(values: Sequence[Mapping[str, Any]]) -> Update:
+    new = given(_LATEST, values).c
+    seen_at, ahead, result = new.seen_at, new.ahead, new.result
+    was_set_back = and_(new.holds, latest.c.last_observed_at > ahead)  # the clock; see `_is_newer`
     newer = or_(latest.c.last_observed_at.is_(None), latest.c.last_observed_at < seen_at, was_set_back)
-    newest = and_(newer, or_(holds, seen_at <= ahead))
-    stands = bindparam("stands", type_=Boolean)
-    turned = and_(stands, latest.c.standing["outcome"].astext.is_distinct_from(result))
+    newest = and_(newer, or_(new.holds, seen_at <= ahead))
+    turned = and_(new.stands, latest.c.standing["outcome"].astext.is_distinct_from(result))
     proof = case((result == Outcome.PROVEN.value, func.least(seen_at, ahead)))
     proven_before = case(
         (
@@ -396,31 +424,33 @@ def _build_update_latest() -> Any:
         ),
         else_=latest.c.last_proven_at,
     )
-    changed_at = bindparam("changed_at", type_=Moment)
     return (
         update(latest)
-        .where(latest.c.cell_id == bindparam("cell"))
+        .where(latest.c.cell_id == new.cell_id)
         .values(
-            standing=case((stands, value), else_=latest.c.standing),
-            standing_observed_at=case((stands, seen_at), else_=latest.c.standing_observed_at),
+            standing=case((new.stands, new.value), else_=latest.c.standing),
+            standing_observed_at=case((new.stands, seen_at), else_=latest.c.standing_observed_at),
             state_since=case(
-                (or_(turned, and_(stands, latest.c.state_since > seen_at)), seen_at), else_=latest.c.state_since
+                (or_(turned, and_(new.stands, latest.c.state_since > seen_at)), seen_at), else_=latest.c.state_since
             ),
-            last=case((newest, value), else_=latest.c.last),
+            last=case((newest, new.value), else_=latest.c.last),
             last_observed_at=case((newest, seen_at), else_=latest.c.last_observed_at),
             last_proven_at=func.greatest(proven_before, proof),
-            confirmed=state,
-            last_transition_at=func.coalesce(changed_at, latest.c.last_transition_at),
-            tokens_in=latest.c.tokens_in + bindparam("used_in", type_=Integer),
-            tokens_out=latest.c.tokens_out + bindparam("used_out", type_=Integer),
+            confirmed=new.state,
+            last_transition_at=func.coalesce(new.changed_at, latest.c.last_transition_at),
+            tokens_in=latest.c.tokens_in + new.used_in,
+            tokens_out=latest.c.tokens_out + new.used_out,
             **{name.value: latest.c[name.value] + cast(result == name.value, Integer) for name in Outcome},
         )
     )
 
 
-_UPDATE_LATEST = _build_update_latest()
-_UPDATE_SCHEDULE = (
-    update(schedule)
-    .where(schedule.c.cell_id == bindparam("cell"), schedule.c.lease_id == bindparam("lease"))
-    .values(lease_id=None, leased_until=None)
-)
+def _update_schedule(values: Sequence[Mapping[str, Any]]) -> Update:
+    """Give the leases back, each with what comes next."""
+    planned = ("grid_at", "next_due_at", "quick", "blocked_run")
+    new = given([schedule.c[name] for name in ("cell_id", "lease_id", *planned)], values).c
+    return (
+        update(schedule)
+        .where(schedule.c.cell_id == new.cell_id, schedule.c.lease_id == new.lease_id)
+        .values(lease_id=None, leased_until=None, **{name: new[name] for name in planned})
+    )
