@@ -38,7 +38,8 @@ GIVE_BACK_LIMIT_S = 5.0
 _OF_INTERVAL = 0.1
 _RETRY_S = 1.0
 _HELD_UP_S = 0.2
-_SHORTEST_SLEEP_S = 0.01
+_SHORTEST_SLEEP_S = 0.1
+"""A claim costs some milliseconds whatever it gives, so that what falls due within this time is claimed together."""
 _DISPATCH = "dispatch"
 
 log = structlog.get_logger("routeproof.schedule")
@@ -155,14 +156,14 @@ class Schedule:
         return found + self._clockwork.faults()
 
     def _wake(self) -> None:
-        """Dispatch now instead of when it was planned; at the end of the one under way, if there is."""
+        """Dispatch soon instead of when it was planned, and not before the one under way has ended."""
         self._again = True
         if not self._dispatching.locked():
             self._plan_dispatch()
 
     def _plan_dispatch(self) -> None:
         if not self._draining:
-            seconds = 0.0 if self._again else min(self._sleep, self._longest_sleep)
+            seconds = _SHORTEST_SLEEP_S if self._again else min(self._sleep, self._longest_sleep)
             self._clockwork.once(_DISPATCH, seconds, self._dispatch)
 
     async def _dispatch(self) -> None:

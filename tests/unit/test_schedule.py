@@ -241,7 +241,7 @@ class TestDispatch:
         works.prober.ends.put_nowait(Status.TOOLS_SUPPORTED)
         await turns()
         works.schedule._plan_dispatch()
-        assert planned == [0.0, 0.0]
+        assert planned == [0.1, 0.1]
         await works.schedule._dispatch()
         works.schedule._plan_dispatch()
         assert planned[2:] == [5.0]
@@ -511,8 +511,8 @@ class TestWatchdog:
     ("claims", "due_in", "slept"),
     [
         pytest.param([], 3.0, 3.0, id="until the next cell is due"),
-        pytest.param([], 0.02, 0.02, id="however soon that is"),
-        pytest.param([claim()], 0.0, 0.01, id="shortly where more may be due"),
+        pytest.param([], 0.02, 0.1, id="or a little later, for several at once"),
+        pytest.param([claim()], 0.0, 0.1, id="shortly where more may be due"),
         pytest.param([], 0.0, 0.2, id="longer where a limit holds what is due"),
     ],
 )
