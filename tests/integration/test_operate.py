@@ -132,8 +132,7 @@ async def test_a_location_is_given_up_once_its_probers_are_stopped(world: World,
     await world.ask()
     await world.store.tell(here)
     assert re.fullmatch(
-        "here: 1 cell, 1 prober at work, last verdict 20.* UTC\n"
-        "there: 1 cell, no prober at work, last verdict never\n",
+        "here: 1 cell, 1 prober at work, last verdict 20.* UTC\nthere: 1 cell, no prober at work, last verdict never\n",
         (await line("location", "list")).stdout,
     )
     assert "stop it first" in (await line("location", "remove", HERE, code=2)).stderr
