@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, ScalarSelect, bindparam, extract, func, or_, select, text, update
+from sqlalchemy import Row, ScalarSelect, extract, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.model import AskedNow, Claim
 from service.pacing import DEADLINES_A_PROBE, after_midnight
 from service.store import limits, pauses, probers, spends
+from service.store.given import given
 from service.store.tables import cells, configurations, latest, schedule, waits
 
 LEASE_MARGIN_S = 30.0
@@ -147,17 +148,13 @@ async def claim(
 async def _put_off(connection: AsyncConnection, rows: Sequence[Row[Any]]) -> None:
     """Give back at once what would only be said again, until the budget's next day: it was made due out of turn."""
     if rows:
+        again = [(row.cell_id, after_midnight(row.claimed_at, timedelta(seconds=row.interval_s))) for row in rows]
+        names = ("cell_id", "next_due_at")
+        new = given([schedule.c[name] for name in names], [dict(zip(names, one, strict=True)) for one in again]).c
         await connection.execute(
             update(schedule)
-            .where(schedule.c.cell_id == bindparam("cell"))
-            .values(lease_id=None, leased_until=None, quick=False),
-            [
-                {
-                    "cell": row.cell_id,
-                    "next_due_at": after_midnight(row.claimed_at, timedelta(seconds=row.interval_s)),
-                }
-                for row in rows
-            ],
+            .where(schedule.c.cell_id == new.cell_id)
+            .values(lease_id=None, leased_until=None, quick=False, next_due_at=new.next_due_at)
         )
 
 

@@ -34,6 +34,7 @@ from service.store import (
     cells,
     claims,
     facts,
+    history,
     limits,
     overview,
     pages,
@@ -157,7 +158,7 @@ class Store:
     async def verdicts(self, route_id: str, limit: int = 50) -> list[StoredVerdict]:
         """The newest verdicts of a route, newest first, with their rungs."""
         async with self._engine.begin() as connection:
-            return await verdicts.history(connection, route_id, limit)
+            return await history.of_route(connection, route_id, limit)
 
     async def transitions(self, route_id: str | None = None, limit: int = 50) -> list[Transition]:
         """The newest changes of standing verdicts, of one route or of all, newest first."""
@@ -196,17 +197,17 @@ class Store:
         before: tuple[datetime, UUID] | None = None,
         limit: int = 100,
     ) -> list[StoredVerdict]:
-        """Verdicts that are all of this, newest first. See `verdicts.page`."""
+        """Verdicts that are all of this, newest first. See `history.page`."""
         wanted = _given(route_id=route_id, contract=contract, location=location, outcome=outcome, status=status)
         async with self._engine.begin() as connection:
-            return await verdicts.page(
+            return await history.page(
                 connection, wanted=wanted, provider=provider, since=since, until=until, before=before, limit=limit
             )
 
     async def verdicts_by_id(self, ids: Sequence[UUID]) -> list[StoredVerdict]:
         """Those of these verdicts that history still holds."""
         async with self._engine.begin() as connection:
-            return await verdicts.by_ids(connection, ids)
+            return await history.by_ids(connection, ids)
 
     async def verdicts_at(self, keys: Sequence[tuple[datetime, UUID]]) -> list[StoredVerdict]:
         """Those of the verdicts with these times and ids that history still holds."""
